@@ -1,0 +1,1 @@
+"""EasyRec: recommendation models from one YAML file, trained, measured, exported and served."""

@@ -1,0 +1,1 @@
+"""The configuration language: pydantic models of the YAML, loading, overrides, checks. Imports no TensorFlow."""

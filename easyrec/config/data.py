@@ -1,0 +1,159 @@
+"""Where the data are, how they are read, joined, split and sampled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from easyrec.config.base import PositiveFraction, StrictModel
+from easyrec.registry import Registry
+
+Paths = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+    ),
+]
+ColumnType = Literal[
+    "string",
+    "int64",
+    "float32",
+    "float64",
+    "bool",
+    "timestamp",
+    "list<string>",
+    "list<int64>",
+    "list<float32>",
+]
+
+
+class ReaderConfig(StrictModel):
+    """Base of the options of file formats."""
+
+
+class ParquetReader(ReaderConfig):
+    """Apache Parquet: any column types, lists and maps included."""
+
+
+class CsvReader(ReaderConfig):
+    """Delimited text, quoted, plain or compressed (.gz)."""
+
+    delimiter: str = ","
+    """One character; a tab is written "\\t"."""
+    header: bool = True
+    """Whether the first line names the columns."""
+    names: list[str] | None = None
+    """Column names, when there is no header or to replace it."""
+    quote: str = '"'
+    """Quote character."""
+    encoding: str = "utf-8"
+    """Character encoding of the file."""
+    null_values: list[str] = ["", "NULL", "null", "NA", "N/A", "nan", "NaN", "\\N"]
+    """Cells that mean missing."""
+
+
+class JsonReader(ReaderConfig):
+    """JSON lines: one object a line, plain or compressed (.gz)."""
+
+
+READERS: Registry[ReaderConfig] = Registry("file format", ReaderConfig)
+READERS.register("parquet", ParquetReader, "easyrec.data.readers.parquet:ParquetSource")
+READERS.register("csv", CsvReader, "easyrec.data.readers.csv:CsvSource")
+READERS.register("json", JsonReader, "easyrec.data.readers.json:JsonSource")
+
+
+class KeysConfig(StrictModel):
+    """Columns that say who, what and when."""
+
+    user: str | None = None
+    """Column that identifies the user."""
+    item: str | None = None
+    """Column that identifies the item."""
+    time: str | None = None
+    """Column with the time of the interaction: a timestamp, a date, or seconds or milliseconds since 1970."""
+
+
+class SourceConfig(StrictModel):
+    """One table: its files and how to read them."""
+
+    path: Paths
+    """File, glob, folder (hive-partitioned folders included) or fsspec URL; or a list of them."""
+    format: str | None = None
+    """`parquet`, `csv`, `json` or a plug-in's; found from the suffix unless given."""
+    options: dict[str, Any] = {}
+    """Options of the format, such as `{delimiter: ";"}` for CSV."""
+    columns: dict[str, ColumnType] = {}
+    """Casts: the type a column is read as."""
+
+
+def _source(value: Any) -> Any:
+    return {"path": value} if isinstance(value, (str, list, tuple)) else value
+
+
+Source = Annotated[
+    SourceConfig, BeforeValidator(_source, json_schema_input_type=str | list[str] | SourceConfig)
+]
+
+
+class TablesConfig(StrictModel):
+    """Tables joined to the interactions on the user or item key."""
+
+    user: Source | None = None
+    """One row a user; holds the column `keys.user`."""
+    item: Source | None = None
+    """One row an item; holds the column `keys.item`. It is also the catalogue that is recommended from."""
+
+
+class SplitConfig(StrictModel):
+    """How evaluation rows are held out of the training data when `data.eval` is not given."""
+
+    type: Literal["random", "time", "user", "user_latest"] = "random"
+    """`random` rows; the latest rows by `time`; all rows of some users; each user's latest rows."""
+    fraction: PositiveFraction = 0.1
+    """Share of rows (or users) held out."""
+    seed: int = 0
+    """Seed of the random choices."""
+
+
+class NegativesConfig(StrictModel):
+    """Items sampled from the catalogue and added as rows with label 0, so that a ranker learns what is not chosen."""
+
+    per_row: int = Field(4, ge=1)
+    """How many sampled rows are added to each training row that `where` holds for."""
+    where: str | None = None
+    """Which rows get them, such as `rating >= 4`; all rows unless given."""
+    sampling: Literal["uniform", "popularity"] = "uniform"
+    """Each item alike, or by its count in the training data to the power of `power`."""
+    power: float = Field(0.75, ge=0, le=1)
+    """Exponent of the count under `popularity`."""
+
+
+class DataConfig(StrictModel):
+    """The data of a pipeline."""
+
+    train: Source
+    """Training interactions."""
+    eval: Source | None = None
+    """Evaluation interactions; else held out of `train` as `split` says."""
+    keys: KeysConfig = KeysConfig()
+    """Columns that identify user, item and time."""
+    tables: TablesConfig = TablesConfig()
+    """User and item tables."""
+    split: SplitConfig | None = None
+    """How to hold out evaluation rows; `data.eval` excludes it."""
+    where: str | None = None
+    """Only rows for which this expression holds are used."""
+    weight: str | None = None
+    """Sample weight: a column or an expression, at least 0."""
+    negatives: NegativesConfig | None = None
+    """Sampled negatives."""
+    shuffle: bool = True
+    """Read row groups in random order and mix rows in a buffer, anew each epoch."""
+    shuffle_buffer: int = Field(262_144, ge=1)
+    """Rows that are mixed with each other."""
+    on_error: Literal["fail", "skip"] = "fail"
+    """A row or file that cannot be read ends the run, or is skipped and counted."""
+    storage_options: dict[str, Any] = {}
+    """Passed to fsspec for URLs."""

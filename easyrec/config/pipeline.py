@@ -1,0 +1,72 @@
+"""The whole file: one pipeline from data to bundle."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from easyrec.config.base import OneOf, StrictModel
+from easyrec.config.data import DataConfig
+from easyrec.config.embedding import EmbeddingConfig
+from easyrec.config.features import FEATURES, FeatureConfig
+from easyrec.config.models import MODELS, ModelConfig
+from easyrec.config.tasks import TASKS, TaskConfig
+from easyrec.config.training import TrainingConfig
+
+
+class EvaluationConfig(StrictModel):
+    """How the trained model is measured."""
+
+    k: tuple[int, ...] = (5, 10, 20)
+    """Lengths of ranked lists."""
+    ranking: bool | None = None
+    """Rank the whole catalogue for each user; done when user and item keys are known unless said otherwise."""
+    relevant: str | None = None
+    """Which evaluation rows are relevant in ranked lists; the first task's label unless given."""
+    baselines: list[str] = ["popularity", "content_based", "random"]
+    """What stands beside the model in every report."""
+    batch_size: int = Field(8192, ge=1)
+    """Rows predicted at once."""
+    resamples: int = Field(200, ge=0)
+    """Bootstrap resamples for confidence intervals; 0 for none."""
+    max_users: int | None = Field(None, ge=1)
+    """Rank for at most this many users, drawn at random."""
+
+
+class ExportConfig(StrictModel):
+    """What goes into the bundle."""
+
+    checkpoint: str = "best"
+    """`best`, `last`, or a step."""
+    users: bool = True
+    """Keep each user's latest features and seen items, so that the bundle can recommend by user id."""
+    signature_examples: int = Field(32, ge=1)
+    """Rows stored with their scores, replayed whenever the bundle is loaded."""
+
+
+class PipelineConfig(StrictModel):
+    """One YAML file: data, features, model, tasks, training, evaluation, export."""
+
+    name: str = Field("pipeline", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Name of the pipeline; letters, digits, dot, dash and underscore."""
+    plugins: tuple[str, ...] = ()
+    """Python modules that register further features, models, losses, metrics or readers."""
+    data: DataConfig
+    """Where the data are."""
+    features: dict[str, Annotated[FeatureConfig, OneOf(FEATURES)]] = Field(min_length=1)
+    """Features by name; a name with `*` or `?` stands for all columns it matches."""
+    model: Annotated[ModelConfig, OneOf(MODELS)]
+    """The architecture."""
+    tasks: dict[str, Annotated[TaskConfig, OneOf(TASKS)]] = Field(min_length=1)
+    """What is predicted, by name."""
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    """Defaults of embedding tables."""
+    training: TrainingConfig = TrainingConfig()
+    """How it is trained."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How it is measured."""
+    export: ExportConfig = ExportConfig()
+    """What is exported."""
+    output: str = "runs"
+    """Folder that runs are written to, each in a folder of its own."""

@@ -1,0 +1,132 @@
+"""Tasks: what is predicted, with which loss and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from easyrec.config.base import Fraction, OneOf, TypedConfig
+from easyrec.registry import Registry
+
+
+class LossConfig(TypedConfig):
+    """Base of the losses."""
+
+
+class BinaryCrossentropyConfig(LossConfig):
+    """Log loss of a binary label."""
+
+    type: Literal["binary_crossentropy"] = "binary_crossentropy"
+    label_smoothing: Fraction = 0.0
+    """Labels move this far towards 0.5."""
+
+
+class FocalConfig(LossConfig):
+    """Log loss that weighs easy examples less (Lin et al. 2017)."""
+
+    type: Literal["focal"] = "focal"
+    gamma: float = Field(2.0, ge=0)
+    """How strongly easy examples are discounted."""
+    alpha: float | None = Field(None, gt=0, lt=1)
+    """Weight of the positive class; no weighting unless given."""
+
+
+class MeanSquaredErrorConfig(LossConfig):
+    """Squared error."""
+
+    type: Literal["mean_squared_error"] = "mean_squared_error"
+
+
+class MeanAbsoluteErrorConfig(LossConfig):
+    """Absolute error."""
+
+    type: Literal["mean_absolute_error"] = "mean_absolute_error"
+
+
+class HuberConfig(LossConfig):
+    """Squared error near zero, absolute error beyond `delta`."""
+
+    type: Literal["huber"] = "huber"
+    delta: float = Field(1.0, gt=0)
+    """Where the two forms meet."""
+
+
+class CategoricalCrossentropyConfig(LossConfig):
+    """Log loss of one class among several."""
+
+    type: Literal["categorical_crossentropy"] = "categorical_crossentropy"
+
+
+class InBatchSoftmaxConfig(LossConfig):
+    """Softmax over the items of the batch, corrected for how often each is sampled (Yi et al. 2019)."""
+
+    type: Literal["in_batch_softmax"] = "in_batch_softmax"
+    logq_correction: bool = True
+    """Subtract the log of each item's share of the training rows."""
+    mask_accidental_hits: bool = True
+    """Do not count the same item elsewhere in the batch as a negative."""
+
+
+LOSSES: Registry[LossConfig] = Registry("loss", LossConfig)
+LOSSES.register(
+    "binary_crossentropy", BinaryCrossentropyConfig, "easyrec.losses.pointwise:binary_crossentropy"
+)
+LOSSES.register("focal", FocalConfig, "easyrec.losses.pointwise:focal")
+LOSSES.register("mean_squared_error", MeanSquaredErrorConfig, "easyrec.losses.pointwise:mean_squared_error")
+LOSSES.register(
+    "mean_absolute_error", MeanAbsoluteErrorConfig, "easyrec.losses.pointwise:mean_absolute_error"
+)
+LOSSES.register("huber", HuberConfig, "easyrec.losses.pointwise:huber")
+LOSSES.register(
+    "categorical_crossentropy",
+    CategoricalCrossentropyConfig,
+    "easyrec.losses.pointwise:categorical_crossentropy",
+)
+LOSSES.register("in_batch_softmax", InBatchSoftmaxConfig, "easyrec.losses.sampled_softmax:in_batch_softmax")
+
+
+class TaskConfig(TypedConfig):
+    """Options that every task has."""
+
+    label: str | None = None
+    """Label: a column, or an expression such as `rating >= 4`; the column of the task's name unless given."""
+    loss: Annotated[LossConfig, OneOf(LOSSES)] | None = None
+    """Loss; the task type's own unless given."""
+    weight: float = Field(1.0, gt=0)
+    """Factor of this task's loss in the sum."""
+    metrics: list[str] | None = None
+    """Metrics to report; the task type's own unless given."""
+
+
+class BinaryTask(TaskConfig):
+    """A label of 0 or 1: clicked, liked, bought."""
+
+    type: Literal["binary"] = "binary"
+
+
+class RegressionTask(TaskConfig):
+    """A number."""
+
+    type: Literal["regression"] = "regression"
+
+
+class MulticlassTask(TaskConfig):
+    """One class among several, numbered from 0."""
+
+    type: Literal["multiclass"] = "multiclass"
+    classes: int = Field(ge=2)
+    """How many classes there are."""
+
+
+class RetrievalTask(TaskConfig):
+    """Which item a user takes, out of all; trained on rows whose label is above 0, or on all rows without a label."""
+
+    type: Literal["retrieval"] = "retrieval"
+
+
+TASKS: Registry[TaskConfig] = Registry("task type", TaskConfig)
+TASKS.register("binary", BinaryTask, "easyrec.models.tasks:BinaryHead")
+TASKS.register("regression", RegressionTask, "easyrec.models.tasks:RegressionHead")
+TASKS.register("multiclass", MulticlassTask, "easyrec.models.tasks:MulticlassHead")
+TASKS.register("retrieval", RetrievalTask, "easyrec.models.tasks:RetrievalHead")

@@ -1,0 +1,169 @@
+"""Training: optimizers, schedules, checkpoints, stopping."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from easyrec.config.base import PositiveFraction, StrictModel
+
+
+class ConstantSchedule(StrictModel):
+    """The learning rate stays."""
+
+    type: Literal["constant"] = "constant"
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate grows from 0, linearly."""
+
+
+class CosineSchedule(StrictModel):
+    """The learning rate falls along half a cosine."""
+
+    type: Literal["cosine"] = "cosine"
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate grows from 0, linearly."""
+    decay_steps: int | None = Field(None, ge=1)
+    """Steps of the fall after warm-up; to the end of training unless given."""
+    alpha: float = Field(0.0, ge=0, le=1)
+    """Share of the rate that is left at the end."""
+
+
+class ExponentialSchedule(StrictModel):
+    """The learning rate is multiplied by `decay_rate` every `decay_steps`."""
+
+    type: Literal["exponential"] = "exponential"
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate grows from 0, linearly."""
+    decay_steps: int = Field(ge=1)
+    """Steps between multiplications."""
+    decay_rate: float = Field(gt=0, le=1)
+    """The factor."""
+    staircase: bool = False
+    """Multiply at once instead of continuously."""
+
+
+class StepSchedule(StrictModel):
+    """The learning rate is multiplied by given factors from given steps on."""
+
+    type: Literal["step"] = "step"
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate grows from 0, linearly."""
+    boundaries: list[int] = Field(min_length=1)
+    """Steps at which the factor changes, increasing."""
+    factors: list[float] = Field(min_length=1)
+    """Factor of the base rate from each boundary on."""
+
+
+Schedule = Annotated[
+    Annotated[
+        ConstantSchedule | CosineSchedule | ExponentialSchedule | StepSchedule, Field(discriminator="type")
+    ],
+    BeforeValidator(
+        lambda value: {"type": value} if isinstance(value, str) else value, json_schema_input_type=Any
+    ),
+]
+
+
+def _named(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+class DenseOptimizerConfig(StrictModel):
+    """The Keras optimizer of all weights but embeddings."""
+
+    type: Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    """Base learning rate, before the schedule."""
+    options: dict[str, Any] = {}
+    """Further arguments of the Keras optimizer, such as `{momentum: 0.9}`."""
+
+
+class EmbeddingOptimizerConfig(StrictModel):
+    """The row-sparse optimizer of embedding tables: rows that a batch does not use are not touched."""
+
+    type: Literal["adagrad", "lazy_adam", "sgd"] = "adagrad"
+    learning_rate: float = Field(0.02, gt=0)
+    """Base learning rate, before the schedule."""
+    initial_accumulator: float = Field(0.1, ge=0)
+    """Where Adagrad's sums of squares start."""
+    beta_1: float = Field(0.9, ge=0, lt=1)
+    """Decay of lazy Adam's first moment."""
+    beta_2: float = Field(0.999, ge=0, lt=1)
+    """Decay of lazy Adam's second moment."""
+    epsilon: float = Field(1e-7, gt=0)
+    """Added to the denominator."""
+
+
+class OptimizerConfig(StrictModel):
+    """Two optimizers: dense weights and embedding tables."""
+
+    dense: Annotated[DenseOptimizerConfig, BeforeValidator(_named, json_schema_input_type=Any)] = (
+        DenseOptimizerConfig()
+    )
+    """For dense weights."""
+    embedding: Annotated[EmbeddingOptimizerConfig, BeforeValidator(_named, json_schema_input_type=Any)] = (
+        EmbeddingOptimizerConfig()
+    )
+    """For embedding tables."""
+    schedule: Schedule = ConstantSchedule()
+    """Factor over time on both learning rates."""
+    clip_norm: float | None = Field(None, gt=0)
+    """Gradients of dense weights are scaled down so that their joint norm is at most this."""
+    clip_embedding_norm: float | None = Field(None, gt=0)
+    """The gradient of each embedding row is scaled down so that its norm is at most this."""
+
+
+class EarlyStoppingConfig(StrictModel):
+    """End training when an evaluation metric no longer improves."""
+
+    metric: str | None = None
+    """Which one, such as `liked/auc`; the first task's first metric unless given."""
+    patience: int = Field(2, ge=1)
+    """Evaluations without improvement before training ends."""
+    min_delta: float = Field(0.0, ge=0)
+    """What counts as an improvement."""
+
+
+class CheckpointConfig(StrictModel):
+    """When the state of training is saved."""
+
+    every_steps: int | None = Field(None, ge=1)
+    """Save every so many steps, beside each end of an epoch."""
+    keep: int = Field(2, ge=1)
+    """How many of the latest are kept; the best one is kept beside them."""
+    metric: str | None = None
+    """What `best` means, such as `liked/auc`; the first task's first metric unless given."""
+
+
+class TrainingConfig(StrictModel):
+    """How the model is trained."""
+
+    batch_size: int = Field(4096, ge=1)
+    """Examples in a step."""
+    epochs: int = Field(1, ge=1)
+    """Passes over the training data."""
+    max_steps: int | None = Field(None, ge=1)
+    """End after so many steps, whatever `epochs` says."""
+    seed: int = 0
+    """Seed of weights, shuffling, dropout and sampling; the same seed gives the same run."""
+    strategy: Literal["auto", "local"] = "auto"
+    """Where it runs; this version trains on one machine."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizers, schedule, clipping."""
+    evaluate_every: int | None = Field(None, ge=1)
+    """Evaluate every so many steps, beside each end of an epoch."""
+    early_stopping: EarlyStoppingConfig | None = None
+    """End training when a metric stops improving."""
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    """When the state of training is saved."""
+    log_every: int = Field(50, ge=1)
+    """Steps between lines of the log."""
+    tensorboard: bool = False
+    """Write TensorBoard scalars beside the log."""
+    warm_start: str | None = None
+    """A run or checkpoint whose weights training starts from; rows are matched by vocabulary value."""
+    jit_compile: bool = True
+    """Compile the dense part with XLA."""
+    validation_fraction: PositiveFraction | None = None
+    """Evaluate during training on this share of the evaluation data only; on all of it unless given."""
