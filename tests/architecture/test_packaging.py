@@ -24,6 +24,8 @@ PINS = {
 EXTRAS = PROJECT["optional-dependencies"]
 # Imported only where present, and never installed with the package: the other side of a benchmark.
 OPTIONAL_IMPORTS = {"torch"}
+# A package that is part of the public interface of another.
+COMPANIONS = {"pydantic-core": "pydantic"}
 
 
 def test_version_is_stated_once():
@@ -69,7 +71,8 @@ def test_every_imported_package_is_a_dependency(package):
             for top in {name.split(".")[0] for name in names}:
                 if top in {"easyrec", "evaluation", *OPTIONAL_IMPORTS} or top in sys.stdlib_module_names:
                     continue
-                owners = {canonicalize_name(owner) for owner in distributions.get(top, [])}
+                found = map(canonicalize_name, distributions.get(top, []))
+                owners = {COMPANIONS.get(name, name) for name in found}
                 if not owners & allowed:
                     undeclared.add(
                         f"{path.relative_to(ROOT)}:{node.lineno} imports {top} (of {sorted(owners) or '?'})"
