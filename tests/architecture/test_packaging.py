@@ -2,8 +2,10 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -112,3 +114,26 @@ def test_the_decision_record_gives_a_reason_for_every_dependency():
         Requirement(text).name.lower() for text in [*PROJECT["dependencies"], *EXTRAS["demo"], *EXTRAS["dev"]]
     ]
     assert not [name for name in names if f"`{name}`" not in record]
+
+
+def test_the_wheel_holds_every_file_a_user_needs(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    [wheel] = tmp_path.glob("*.whl")
+    shipped = set(zipfile.ZipFile(wheel).namelist())
+    needed = {
+        str(path.relative_to(ROOT))
+        for name in ("easyrec", "evaluation", "feature_configs")
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert not needed - shipped
+    assert not {name.split("/")[0] for name in shipped if ".dist-info/" not in name} - {
+        "easyrec",
+        "evaluation",
+        "feature_configs",
+    }
