@@ -1,0 +1,1 @@
+"""The demonstration: real MovieLens ratings from an installed package to recommendations by title."""
