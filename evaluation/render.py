@@ -1,0 +1,94 @@
+"""Small tables and numbers as text, Markdown and HTML, the same in a terminal, a notebook and a report."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from evaluation.uncertainty import Estimate
+
+_DEFAULT_DECIMALS = 4
+_MISSING = "–"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of ready-made texts; the first column is a label, the others align right.
+
+    Attributes:
+        header: Column titles.
+        rows: Cells, each row as long as the header.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def to_text(self) -> str:
+        """Columns padded with spaces, for a terminal."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(self.header))]
+
+        def line(cells: Sequence[str]) -> str:
+            padded = [cells[0].ljust(widths[0])]
+            padded += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+            return "  ".join(padded).rstrip()
+
+        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([line(self.header), rule, *(line(row) for row in self.rows)])
+
+    def to_markdown(self) -> str:
+        """A pipe table."""
+        marks = [":---", *["---:"] * (len(self.header) - 1)]
+        return "\n".join(
+            f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+            for cells in (self.header, marks, *self.rows)
+        )
+
+    def to_html(self) -> str:
+        """A plain table element; every text is escaped."""
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            first = f'<{tag} style="text-align:left">{escape(cells[0])}</{tag}>'
+            rest = "".join(f'<{tag} style="text-align:right">{escape(cell)}</{tag}>' for cell in cells[1:])
+            return f"<tr>{first}{rest}</tr>"
+
+        body = "".join(row(cells, "td") for cells in self.rows)
+        return f"<table><thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+def decimals_for(estimates: Iterable[Estimate]) -> int:
+    """Decimals that show two digits of the narrowest interval, between 2 and 5; 4 without intervals."""
+    widths = [(one.high - one.low) / 2 for one in estimates if one.has_interval and one.high > one.low]
+    if not widths:
+        return _DEFAULT_DECIMALS
+    return min(5, max(2, 1 - math.floor(math.log10(min(widths)))))
+
+
+def number(value: float, decimals: int = _DEFAULT_DECIMALS, *, signed: bool = False) -> str:
+    """A rounded number with a true minus sign, or a dash if it is missing."""
+    if not math.isfinite(value):
+        return _MISSING
+    text = f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}"
+    return text.replace("-", "−")
+
+
+def interval_text(estimate: Estimate, decimals: int = _DEFAULT_DECIMALS, *, signed: bool = False) -> str:
+    """E.g. ``0.7248 to 0.7371``, or a dash."""
+    if not estimate.has_interval:
+        return _MISSING
+    low, high = number(estimate.low, decimals, signed=signed), number(estimate.high, decimals, signed=signed)
+    return f"{low} to {high}"
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """E.g. ``95 %``."""
+    return f"{number(100 * share, decimals)} %" if math.isfinite(share) else _MISSING
+
+
+def p_value_text(p_value: float, floor: float = 0.0) -> str:
+    """E.g. ``0.031`` or ``< 0.002``, where `floor` is the smallest value the method can give."""
+    if not math.isfinite(p_value):
+        return _MISSING
+    if p_value <= floor * 1.0001:
+        return f"≤ {floor:.3f}"
+    return f"{p_value:.3f}"

@@ -1,0 +1,186 @@
+"""What `evaluate` returns: metrics with intervals per task, printable in a terminal, a notebook and a report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal, TypeAlias
+
+from evaluation.curves import BinaryCurves
+from evaluation.metrics.registry import get_metric
+from evaluation.render import TextTable, decimals_for, interval_text, number, percent
+from evaluation.uncertainty import Estimate, finite_or_none
+
+TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
+Unit: TypeAlias = Literal["user", "row"]
+
+SCHEMA = "easyrec.evaluation/1"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The metrics of one task.
+
+    Attributes:
+        name: The task.
+        type: "binary", "regression" or "multiclass".
+        n_rows: Number of rows judged.
+        label_mean: Weighted mean of the label; for a multi-class task nan.
+        score_mean: Weighted mean of the score; for a multi-class task nan.
+        metrics: Estimates by metric name.
+        left_out: Why a metric of the default list was not computed, by metric name.
+        notes: Sentences a reader of the numbers needs.
+        curves: Points of ROC, precision-recall, calibration and histogram, for binary tasks with both classes.
+    """
+
+    name: str
+    type: TaskType
+    n_rows: int
+    label_mean: float
+    score_mean: float
+    metrics: Mapping[str, Estimate]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    curves: BinaryCurves | None = field(default=None, repr=False)
+
+    def table(self) -> TextTable:
+        """One line per metric: value, interval, which direction is better, meaning."""
+        rows = []
+        for name, estimate in self.metrics.items():
+            metric = get_metric(name)
+            decimals = decimals_for([estimate])
+            better = "higher" if metric.higher_is_better else "lower"
+            remark = estimate.note or metric.doc
+            rows.append(
+                [name, number(estimate.value, decimals), interval_text(estimate, decimals), better, remark]
+            )
+        level = next((one.level for one in self.metrics.values() if one.has_interval), None)
+        title = "interval" if level is None else f"{percent(level)} interval"
+        return TextTable([self.name, "value", title, "better", "meaning"], rows)
+
+    def facts(self) -> str:
+        """One line of context, e.g. ``20,000 rows, mean label 0.4810, mean score 0.4702``."""
+        text = f"{self.n_rows:,} rows"
+        if self.type == "multiclass":
+            return text
+        return f"{text}, mean label {number(self.label_mean)}, mean score {number(self.score_mean)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form, see `EvaluationResult.to_dict`."""
+        return {
+            "type": self.type,
+            "n_rows": self.n_rows,
+            "label_mean": finite_or_none(self.label_mean),
+            "score_mean": finite_or_none(self.score_mean),
+            "metrics": {name: estimate.to_dict() for name, estimate in self.metrics.items()},
+            "left_out": dict(self.left_out),
+            "notes": list(self.notes),
+            "curves": self.curves.to_dict() if self.curves else None,
+        }
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The metrics of all tasks of one predictions table.
+
+    Attributes:
+        tasks: Results by task name.
+        unit: What intervals resample: "user", or "row" when no user column was given.
+        n_units: Number of users (or rows).
+        level: Confidence level of the intervals.
+        resamples: Number of bootstrap resamples, 0 without intervals.
+        seed: Seed of the resamples.
+    """
+
+    tasks: Mapping[str, TaskResult]
+    unit: Unit
+    n_units: int
+    level: float
+    resamples: int
+    seed: int
+
+    def __getitem__(self, task: str) -> TaskResult:
+        """The result of a task."""
+        return self.tasks[task]
+
+    def value(self, name: str, task: str | None = None) -> float:
+        """The value of a metric.
+
+        Args:
+            name: Metric name.
+            task: Task name; may be left out if there is one task.
+
+        Returns:
+            The value; nan if it is undefined.
+
+        Raises:
+            KeyError: There is no such task or metric, or `task` is needed.
+        """
+        if task is None:
+            if len(self.tasks) != 1:
+                raise KeyError(f"There are several tasks ({', '.join(self.tasks)}); say which.")
+            task = next(iter(self.tasks))
+        return self.tasks[task].metrics[name].value
+
+    def method(self) -> str:
+        """How the intervals were made, in words."""
+        if not self.resamples:
+            return "No intervals were computed."
+        unit = (
+            "users"
+            if self.unit == "user"
+            else "rows (no user column was given, so rows count as independent)"
+        )
+        return (
+            f"Intervals: {percent(self.level)}, percentile bootstrap over {self.n_units:,} {unit}, "
+            f"{self.resamples:,} resamples, seed {self.seed}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form.
+
+        Returns:
+            ``{"schema": "easyrec.evaluation/1", "unit", "n_units", "level", "resamples", "seed", "tasks": {name:
+            {"type", "n_rows", "label_mean", "score_mean", "metrics": {name: {"value", "low", "high", "level", "n",
+            "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None}}}``. Numbers that do not
+            exist are None, never NaN. A name is only ever added within one schema version.
+        """
+        return {
+            "schema": SCHEMA,
+            "unit": self.unit,
+            "n_units": self.n_units,
+            "level": self.level,
+            "resamples": self.resamples,
+            "seed": self.seed,
+            "tasks": {name: task.to_dict() for name, task in self.tasks.items()},
+        }
+
+    def to_markdown(self) -> str:
+        """A section per task with its table."""
+        parts = []
+        for task in self.tasks.values():
+            parts.append(f"### {task.name} ({task.type})\n\n{task.facts()}.\n\n{task.table().to_markdown()}")
+            parts += [f"- {note}" for note in _remarks(task)]
+        return "\n\n".join([*parts, self.method()]) + "\n"
+
+    def __str__(self) -> str:
+        """Tables for a terminal."""
+        parts = []
+        for task in self.tasks.values():
+            parts.append(f"{task.name} ({task.type}): {task.facts()}\n\n{task.table().to_text()}")
+            parts += [f"Note: {note}" for note in _remarks(task)]
+        return "\n\n".join([*parts, self.method()])
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for task in self.tasks.values():
+            title = escape(f"{task.name} ({task.type}): {task.facts()}")
+            parts.append(f"<p><b>{title}</b></p>{task.table().to_html()}")
+            parts += [f"<p>{escape(note)}</p>" for note in _remarks(task)]
+        return "".join([*parts, f"<p>{escape(self.method())}</p>"])
+
+
+def _remarks(task: TaskResult) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in task.left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [*task.notes, *(f"Left out {', '.join(names)}: {reason}." for reason, names in by_reason.items())]
