@@ -242,7 +242,8 @@ def _arrow_list(value: Any, values: tuple[Constant, ...]) -> tuple[Any, pa.Array
     wanted = _plain([constant.value for constant in values])
     value = _arrow_integer(value)
     if pat.is_floating(value.type) or isinstance(wanted[0], float):
-        return _arrow_number(value), pa.array([float(one) for one in wanted], pa.float64())
+        # Look-ups go by bits; adding zero makes -0.0 the same as 0.0.
+        return pc.add(_arrow_number(value), 0.0), pa.array([float(one) + 0.0 for one in wanted], pa.float64())
     return value, pa.array(wanted, value.type)
 
 

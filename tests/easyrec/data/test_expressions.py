@@ -256,7 +256,7 @@ conditions = st.recursive(
 rows = st.fixed_dictionaries(
     {
         "i": st.none() | st.integers(-4, 4),
-        "f": st.none() | st.sampled_from([math.nan, 0.0, 0.5, -2.25, 3.0]),
+        "f": st.none() | st.sampled_from([math.nan, 0.0, -0.0, 0.5, -2.25, 3.0]),
         "w w": st.none() | st.integers(-1, 1),
         "s": st.none() | st.sampled_from(["", "a", "ab", "é", "zz"]),
         "b": st.none() | st.booleans(),
