@@ -1,0 +1,94 @@
+"""A table of rows as a list of shards: row `id` is row `id // n` of shard `id % n`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+# Rows written to or read from a variable at once: large enough to be quick, small beside the table.
+SLICE_ROWS = 1 << 16
+
+
+class ShardedTable(tf.Module):
+    """Rows of equal width, trainable or an optimizer's slot.
+
+    Args:
+        name: Name of the variables, for errors and graphs.
+        rows: Number of rows.
+        dim: Values per row.
+        shards: How many variables hold them.
+        fill: First value of all cells.
+    """
+
+    def __init__(self, name: str, rows: int, dim: int, *, shards: int = 1, fill: float = 0.0) -> None:
+        super().__init__(name=_identifier(name))
+        self.rows = rows
+        self.dim = dim
+        self.shards = [
+            tf.Variable(
+                tf.fill([len(range(shard, rows, shards)), dim], tf.constant(fill, tf.float32)),
+                trainable=False,  # Keras and gradient tapes must never see it as a dense weight
+                name=f"{_identifier(name)}_{shard}" if shards > 1 else _identifier(name),
+            )
+            for shard in range(shards)
+        ]
+
+    def gather(self, ids: tf.Tensor) -> tf.Tensor:
+        """Rows of the ids [U], as [U, dim]."""
+        if len(self.shards) == 1:
+            return tf.gather(self.shards[0], ids)
+        count = len(self.shards)
+        owners = tf.cast(ids % count, tf.int32)
+        places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, count)
+        local = tf.dynamic_partition(ids // count, owners, count)
+        parts = [tf.gather(shard, part) for shard, part in zip(self.shards, local, strict=True)]
+        return tf.reshape(tf.dynamic_stitch(places, parts), [-1, self.dim])
+
+    def scatter(self, ids: tf.Tensor, values: tf.Tensor) -> None:
+        """Overwrites the rows of the ids [U], each given once, with the values [U, dim]."""
+        if len(self.shards) == 1:
+            self.shards[0].scatter_update(tf.IndexedSlices(values, ids))
+            return
+        count = len(self.shards)
+        owners = tf.cast(ids % count, tf.int32)
+        local = tf.dynamic_partition(ids // count, owners, count)
+        parts = tf.dynamic_partition(values, owners, count)
+        for shard, where, part in zip(self.shards, local, parts, strict=True):
+            shard.scatter_update(tf.IndexedSlices(part, where))
+
+    def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
+        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]."""
+        stop = self.rows if stop is None else stop
+        count = len(self.shards)
+        if count == 1:
+            return self.shards[0][start:stop].numpy()
+        values = np.empty((stop - start, self.dim), np.float32)
+        for index, shard in enumerate(self.shards):
+            first = start + (index - start) % count
+            own = range(first, stop, count)
+            if own:
+                values[first - start :: count] = shard[first // count : own[-1] // count + 1].numpy()
+        return values
+
+    def write(self, start: int, values: npt.NDArray[np.float32]) -> None:
+        """Overwrites the rows from `start` on with `values` [n, dim], in order of ids."""
+        count = len(self.shards)
+        for index, shard in enumerate(self.shards):
+            first = (index - start) % count
+            part = values[first::count]
+            if len(part):
+                row = (start + first) // count
+                shard[row : row + len(part)].assign(part)
+
+    def slices(self, start: int, stop: int) -> Iterator[npt.NDArray[np.float32]]:
+        """Rows from `start` to before `stop`, at most SLICE_ROWS at a time."""
+        for first in range(start, stop, SLICE_ROWS):
+            yield self.read(first, min(first + SLICE_ROWS, stop))
+
+
+def _identifier(name: str) -> str:
+    """A name that graphs accept."""
+    return "".join(character if character.isalnum() else "_" for character in name)
