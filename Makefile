@@ -43,9 +43,10 @@ $(VENV)/requirements.lock: requirements.lock
 	  echo "On Debian or Ubuntu: sudo apt-get install python$$version-venv"; exit 2; } >&2
 	@if cmp -s requirements.lock $@ && $(BIN)/python -c '' 2>/dev/null; then touch $@; else \
 	  set -e; \
-	  echo "Creating $(VENV) with $$("$(PYTHON)" --version) and the packages of requirements.lock (about 3 GB on disk)"; \
+	  echo "Creating $(VENV) with $$("$(PYTHON)" --version) and the packages of requirements.lock (about 3 GB on disk; a few minutes)"; \
 	  "$(PYTHON)" -m venv --clear "$(VENV)"; \
-	  $(BIN)/python -m pip install --disable-pip-version-check --no-input -r requirements.lock; \
+	  quiet=--quiet; if [ -t 1 ]; then quiet=; fi; \
+	  $(BIN)/python -m pip install $$quiet --disable-pip-version-check --no-input -r requirements.lock; \
 	  cp requirements.lock $@; \
 	fi
 
