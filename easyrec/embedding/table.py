@@ -60,17 +60,18 @@ class ShardedTable(tf.Module):
             shard.scatter_update(tf.IndexedSlices(part, where))
 
     def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
-        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]."""
+        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]; not to be kept."""
         stop = self.rows if stop is None else stop
         count = len(self.shards)
         if count == 1:
-            return self.shards[0][start:stop].numpy()
+            return np.asarray(self.shards[0].read_value())[start:stop]  # a view: nothing is copied
         values = np.empty((stop - start, self.dim), np.float32)
         for index, shard in enumerate(self.shards):
             first = start + (index - start) % count
             own = range(first, stop, count)
             if own:
-                values[first - start :: count] = shard[first // count : own[-1] // count + 1].numpy()
+                part = np.asarray(shard.read_value())[first // count : own[-1] // count + 1]
+                values[first - start :: count] = part
         return values
 
     def write(self, start: int, values: npt.NDArray[np.float32]) -> None:
@@ -81,7 +82,8 @@ class ShardedTable(tf.Module):
             part = values[first::count]
             if len(part):
                 row = (start + first) // count
-                shard[row : row + len(part)].assign(part)
+                # Assigning to a slice would copy the whole variable; scattering writes in place.
+                shard.scatter_update(tf.IndexedSlices(part, tf.range(row, row + len(part))))
 
     def slices(self, start: int, stop: int) -> Iterator[npt.NDArray[np.float32]]:
         """Rows from `start` to before `stop`, at most SLICE_ROWS at a time."""

@@ -1,0 +1,1 @@
+"""Training: the inner step, the outer loop, checkpoints; the only place that knows where computation runs."""

@@ -1,0 +1,77 @@
+"""The state of training as named arrays: what a checkpoint holds.
+
+    embedding/<table>, linear/<table>    rows of a table, and with `/<slot>` behind it an optimizer's slot
+    dense/<path>                         dense weights, moving averages and dropout seeds
+    optimizer/<path>                     slots of the dense optimizer
+    steps/embedding                      steps of the embedding optimizer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from easyrec.embedding.layout import Table
+from easyrec.embedding.table import SLICE_ROWS, ShardedTable
+from easyrec.training.checkpoints import Array, Variable
+from easyrec.training.step import TrainableNetwork, TrainStep
+
+
+def network_state(network: TrainableNetwork) -> Iterator[Variable]:
+    """The weights of a network: what prediction and warm starts need."""
+    for kind, table, key in network.embeddings.places():
+        yield _rows(f"{kind}/{table.name}", network.embeddings.tables[key], table)
+    yield from _dense("dense", network.variables)
+
+
+def training_state(step: TrainStep) -> Iterator[Variable]:
+    """The weights and both optimizers: what goes on as if it had never stopped."""
+    yield from network_state(step.network)
+    for kind, table, key in step.network.embeddings.places():
+        for slot, values in step.row_optimizer.slots[key].items():
+            yield _rows(f"{kind}/{table.name}/{slot}", values, table)
+    yield _counter("steps/embedding", step.row_optimizer.iterations)
+    yield from _dense("optimizer", step.dense_optimizer.variables)
+
+
+def _rows(name: str, values: ShardedTable, table: Table) -> Variable:
+    start, stop = table.offset, table.offset + table.rows
+
+    def write(array: Array) -> None:
+        for first in range(0, table.rows, SLICE_ROWS):
+            values.write(start + first, np.asarray(array[first : first + SLICE_ROWS], np.float32))
+
+    return Variable(
+        name, (table.rows, values.dim), np.dtype(np.float32), lambda: values.slices(start, stop), write
+    )
+
+
+def _dense(prefix: str, variables: Sequence[keras.Variable]) -> Iterator[Variable]:
+    seen: dict[str, int] = {}
+    for variable in variables:
+        name = f"{prefix}/{variable.path}"
+        seen[name] = count = seen.get(name, 0) + 1
+        yield _keras(name if count == 1 else f"{name}#{count}", variable)
+
+
+def _keras(name: str, variable: keras.Variable) -> Variable:
+    return Variable(
+        name,
+        tuple(variable.shape),
+        np.dtype(keras.backend.standardize_dtype(variable.dtype)),
+        lambda: iter([np.asarray(keras.ops.convert_to_numpy(variable.value))]),
+        lambda array: variable.assign(np.asarray(array)),
+    )
+
+
+def _counter(name: str, variable: tf.Variable) -> Variable:
+    return Variable(
+        name,
+        tuple(variable.shape),
+        np.dtype(variable.dtype.as_numpy_dtype),
+        lambda: iter([variable.numpy()]),
+        lambda array: variable.assign(np.asarray(array)),
+    )

@@ -1,0 +1,149 @@
+"""The inner step: one batch, forward and backward, both optimizers.
+
+    distinct rows --gather, expand--> activations --dense part--> loss
+    row gradients <--segment sums-- activation gradients <--/
+
+The row side has shapes that change with every batch and runs as ordinary graph ops; the dense part has the shapes of
+the batch and is compiled with XLA. A batch of another size, such as the last of an epoch, takes the same route
+without XLA, which would compile once more for its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+
+from easyrec.config.training import TrainingConfig
+from easyrec.embedding.collection import Activations, EmbeddingCollection
+from easyrec.embedding.lookup import Lookup
+from easyrec.embedding.optimizers import row_optimizer
+from easyrec.training.optimizers import dense_optimizer
+
+Tensors = dict[str, tf.Tensor]
+
+
+class TrainableNetwork(Protocol):
+    """What training needs of a network; `easyrec.models.network.Network` is one."""
+
+    embeddings: EmbeddingCollection
+
+    @property
+    def variables(self) -> Sequence[keras.Variable]:
+        """All dense weights and state (moving averages, dropout seeds)."""
+
+    @property
+    def trainable_variables(self) -> Sequence[keras.Variable]:
+        """The dense weights that gradients move."""
+
+    def dense(self, activations: Activations, numbers: tf.Tensor | None, training: bool) -> Any:
+        """Logits by task."""
+
+    def loss(self, logits: Any, batch: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, Tensors]:
+        """The scalar to minimise, and its parts by name."""
+
+
+class TrainStep:
+    """Applies batches to a network, one at a time.
+
+    Args:
+        network: The network; its weights are changed.
+        config: Optimizers, clipping, compilation, and the batch size that is compiled.
+    """
+
+    def __init__(self, network: TrainableNetwork, config: TrainingConfig) -> None:
+        self.network = network
+        self.config = config
+        self.weights = list(network.trainable_variables)
+        self.dense_optimizer = dense_optimizer(config.optimizer.dense)
+        self.dense_optimizer.build(self.weights)
+        self.row_optimizer = row_optimizer(config.optimizer.embedding)
+        self.row_optimizer.build(network.embeddings.tables)
+        self._compiled: dict[bool, Callable[..., Tensors]] = {}
+
+    def __call__(self, batch: Tensors, lookup: Lookup, factor: float) -> Tensors:
+        """Trains on one batch.
+
+        Args:
+            batch: An encoded batch as tensors (`easyrec.features.outputs`).
+            lookup: Its distinct ids, from `EmbeddingCollection.host_lookup`.
+            factor: The schedule's factor on both learning rates.
+
+        Returns:
+            `loss`, what was minimised, and its parts by name, scalars. Both are of before the update.
+        """
+        full = batch_rows(batch) == self.config.batch_size
+        function = self._compiled.get(full)
+        if function is None:
+            function = self._compiled[full] = self._build(batch, lookup, full)
+        return function(batch, lookup, tf.constant(factor, tf.float32))
+
+    def _build(self, batch: Tensors, lookup: Lookup, full: bool) -> Callable[..., Tensors]:
+        signature = (
+            {key: _spec(value, full and not ragged(key)) for key, value in batch.items()},
+            {key: _spec(value, full=False) for key, value in lookup.items()},
+            tf.TensorSpec([], tf.float32),
+        )
+        dense = tf.function(self._dense, jit_compile=full and self.config.jit_compile, autograph=False)
+
+        def step(batch: Tensors, lookup: Lookup, factor: tf.Tensor) -> Tensors:
+            embeddings = self.network.embeddings
+            rows = embeddings.gather(lookup)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(rows)
+                activations = embeddings.expand(rows, lookup)
+            fixed = {key: value for key, value in batch.items() if not ragged(key)}
+            losses, upstream = dense(activations, fixed, factor)
+            targets = {key: activations[key] for key in upstream}
+            gradients = tape.gradient(targets, rows, output_gradients=upstream)
+            if embeddings.l2:
+                losses["embedding_l2"] = embeddings.penalty(rows)
+                losses["loss"] += losses["embedding_l2"]
+            embeddings.apply_gradients(
+                self.row_optimizer,
+                lookup,
+                rows,
+                gradients,
+                factor * self.config.optimizer.embedding.learning_rate,
+                clip_norm=self.config.optimizer.clip_embedding_norm,
+            )
+            return losses
+
+        return tf.function(step, input_signature=signature, autograph=False)
+
+    def _dense(self, activations: Activations, batch: Tensors, factor: tf.Tensor) -> tuple[Tensors, Tensors]:
+        """Forward, backward and update of the dense part; the losses, and the gradients of the activations."""
+        optimizer = self.config.optimizer
+        learned = {key: value for key, value in activations.items() if not key.startswith("mask/")}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            weights = [weight.value for weight in self.weights]
+            tape.watch([learned, weights])
+            logits = self.network.dense(activations, batch.get("numbers"), training=True)
+            total, parts = self.network.loss(logits, batch)
+        upstream, gradients = tape.gradient(
+            total, [learned, weights], unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        if optimizer.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, optimizer.clip_norm)
+        self.dense_optimizer.learning_rate.assign(factor * optimizer.dense.learning_rate)
+        self.dense_optimizer.apply(gradients, self.weights)
+        return {**parts, "loss": total}, upstream
+
+
+def batch_rows(batch: Mapping[str, Any]) -> int:
+    """B of an encoded batch."""
+    for key, value in batch.items():
+        if not key.endswith(("/values", "/weights")):
+            return int(value.shape[0])
+    raise ValueError(f"a batch without rows: {sorted(batch)}")
+
+
+def ragged(key: str) -> bool:
+    """Whether this key of an encoded batch belongs to a multi-valued feature."""
+    return key.endswith(("/values", "/row_lengths", "/weights"))
+
+
+def _spec(value: tf.Tensor, full: bool) -> tf.TensorSpec:
+    return tf.TensorSpec(value.shape if full else [None, *value.shape[1:]], value.dtype)
