@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from easyrec.config.base import PositiveFraction, StrictModel
 from easyrec.registry import Registry
@@ -38,24 +40,45 @@ class ParquetReader(ReaderConfig):
 
 
 class CsvReader(ReaderConfig):
-    """Delimited text, quoted, plain or compressed (.gz)."""
+    """Delimited text, quoted, plain or compressed (.gz, .bz2, .zst, .xz)."""
 
-    delimiter: str = ","
-    """One character; a tab is written "\\t"."""
+    delimiter: str | None = Field(None, min_length=1)
+    """What stands between cells, such as ";" or "::"; a tab is written "\\t". Found from the first lines unless given."""
     header: bool = True
     """Whether the first line names the columns."""
-    names: list[str] | None = None
-    """Column names, when there is no header or to replace it."""
-    quote: str = '"'
-    """Quote character."""
+    names: list[str] | None = Field(None, min_length=1)
+    """Column names, when there is no header or to replace it; else `column_1`, `column_2`, ..."""
+    quote: str | None = Field('"', min_length=1, max_length=1)
+    """Quote character; null for none."""
     encoding: str = "utf-8"
     """Character encoding of the file."""
     null_values: list[str] = ["", "NULL", "null", "NA", "N/A", "nan", "NaN", "\\N"]
-    """Cells that mean missing."""
+    """Cells that mean missing; a quoted cell never does."""
+    strip: bool = False
+    """Remove spaces around the text of cells; numbers never mind them."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        try:
+            codecs.lookup(value)
+        except LookupError:
+            raise ValueError(
+                f"unknown encoding {value!r}; common ones: utf-8, utf-16, cp1252, gb18030"
+            ) from None
+        return value
+
+    @field_validator("names")
+    @classmethod
+    def _distinct_names(cls, value: list[str] | None) -> list[str] | None:
+        twice = [name for name, count in Counter(value or ()).items() if count > 1]
+        if twice:
+            raise ValueError(f"the column name {twice[0]!r} is given twice")
+        return value
 
 
 class JsonReader(ReaderConfig):
-    """JSON lines: one object a line, plain or compressed (.gz)."""
+    """JSON lines: one object a line, plain or compressed (.gz, .bz2, .zst, .xz)."""
 
 
 READERS: Registry[ReaderConfig] = Registry("file format", ReaderConfig)

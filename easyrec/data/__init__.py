@@ -1,0 +1,1 @@
+"""Reading, joining, splitting and streaming data: Arrow in, encoded batches out, no TensorFlow."""
