@@ -17,7 +17,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 AnyFloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-SparseRows: TypeAlias = "sparse.csr_array[Any, tuple[int, int]]"
+SparseRows: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
 ArrayLike: TypeAlias = Any  # lists, NumPy, pandas Series, Arrow arrays: all that np.asarray understands
 
 _ROWS_SHOWN = 5

@@ -57,11 +57,11 @@ class TextTable:
 
 
 def decimals_for(estimates: Iterable[Estimate]) -> int:
-    """Decimals that show two digits of the narrowest interval, between 2 and 5; 4 without intervals."""
-    widths = [(one.high - one.low) / 2 for one in estimates if one.has_interval and one.high > one.low]
+    """Decimals that show two digits of the median half-interval, between 2 and 5; 4 without intervals."""
+    widths = sorted((one.high - one.low) / 2 for one in estimates if one.has_interval and one.high > one.low)
     if not widths:
         return _DEFAULT_DECIMALS
-    return min(5, max(2, 1 - math.floor(math.log10(min(widths)))))
+    return min(5, max(2, 1 - math.floor(math.log10(widths[len(widths) // 2]))))
 
 
 def number(value: float, decimals: int = _DEFAULT_DECIMALS, *, signed: bool = False) -> str:

@@ -1,0 +1,205 @@
+"""Judge and compare recommendation lists: START HERE for ranking metrics of models and baselines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.arrays import FloatArray, IntArray, SparseRows
+from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
+from evaluation.metrics.ranking import RankedLists, positive_entries
+from evaluation.metrics.registry import MetricAtK, parse_metric
+from evaluation.protocol import ScoreFunction, rank_full_catalogue
+from evaluation.ranking_result import RankingResult
+from evaluation.uncertainty import (
+    DEFAULT_LEVEL,
+    DEFAULT_RESAMPLES,
+    Estimate,
+    check_bootstrap,
+    mean_estimates,
+    paired_differences,
+)
+
+Ranker: TypeAlias = "ScoreFunction | RankedLists | npt.NDArray[np.integer]"
+
+DEFAULT_KS = (5, 10, 20)
+DEFAULT_METRICS = ("ndcg", "recall", "precision", "hit_rate", "map", "mrr")
+DEFAULT_REFERENCE = "popularity"
+
+
+def evaluate_ranking(
+    models: Mapping[str, Ranker],
+    relevant: SparseRows,
+    seen: SparseRows | None = None,
+    ks: Sequence[int] = DEFAULT_KS,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    reference: str | None = None,
+    primary: str | None = None,
+    intervals: bool = True,
+    level: float = DEFAULT_LEVEL,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = 0,
+    block_size: int | None = None,
+) -> RankingResult:
+    """Rank the full catalogue with every model and compare them on the same users.
+
+    Users with nothing relevant are left out and counted. A relevant item that is also in `seen` cannot be
+    recommended, so it does not count as relevant; such items are counted too.
+
+    Args:
+        models: By name: a score function (user codes [b] -> scores [b, items]), lists of item codes for all users
+            [n_users, K], or `RankedLists` of exactly the users judged. Baselines are given like models, see
+            `baselines.fit_baselines`.
+        relevant: CSR [n_users, n_items], relevance of the held-out items, above 0.
+        seen: CSR [n_users, n_items]; stored entries are never recommended.
+        ks: Cut-offs.
+        metrics: Names of ranking metrics without a cut-off.
+        reference: The model others are compared with; "popularity" if there is one of that name.
+        primary: The metric the verdict is about, e.g. "ndcg@10"; the default is the first metric at 10, or at the
+            largest cut-off below 10, or at the smallest.
+        intervals: Whether to compute intervals and differences.
+        level: Confidence level.
+        resamples: Number of bootstrap resamples of the users.
+        seed: Seed of the resamples.
+        block_size: Users scored at once, see `rank_full_catalogue`.
+
+    Returns:
+        Metrics of each model and its paired difference from the reference.
+
+    Raises:
+        DataError: Shapes that do not fit, NaN scores, lists too short or of other users, nobody to judge.
+        MetricError: An unknown metric, or one that is not for ranked lists.
+        EvaluationError: No models, an unknown reference, a bad level, too few resamples.
+    """
+    if intervals:
+        check_bootstrap(level, resamples)
+    if not models:
+        raise EvaluationError("models is empty: there is nothing to evaluate.")
+    columns = _columns(metrics, ks)
+    against = _reference(models, reference)
+    headline = _primary(primary, columns)
+    truth = _Truth.of(relevant, seen)
+    lists = {name: _lists(name, model, truth, seen, max(ks), block_size) for name, model in models.items()}
+    values = {name: _per_user(one, columns) for name, one in lists.items()}
+    names = [column.name for column in columns]
+    estimates = {
+        name: dict(zip(names, _estimates(table, intervals, level, resamples, seed), strict=True))
+        for name, table in values.items()
+    }
+    differences = {}
+    if intervals and against is not None:
+        differences = {
+            name: dict(
+                zip(
+                    names,
+                    paired_differences(table, values[against], level=level, resamples=resamples, seed=seed),
+                    strict=True,
+                )
+            )
+            for name, table in values.items()
+            if name != against
+        }
+    return RankingResult(
+        models=estimates,
+        differences=differences,
+        reference=against,
+        primary=headline,
+        ks=tuple(sorted(set(ks))),
+        n_users=len(truth.users),
+        n_excluded=truth.n_excluded,
+        n_items=int(truth.relevant.shape[1]),
+        n_relevant_seen=truth.n_relevant_seen,
+        level=level,
+        resamples=resamples if intervals else 0,
+        seed=seed,
+        lists=lists,
+    )
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """What is relevant, and to whom."""
+
+    relevant: SparseRows
+    users: IntArray
+    n_excluded: int
+    n_relevant_seen: int
+
+    @classmethod
+    def of(cls, relevant: SparseRows, seen: SparseRows | None) -> "_Truth":
+        truth = positive_entries(relevant)
+        before = truth.nnz
+        if seen is not None:
+            if seen.shape != truth.shape:
+                raise DataError(f"seen has shape {seen.shape} but relevant has {truth.shape}.")
+            known = seen.astype(bool)
+            known.data[:] = True
+            truth = positive_entries(truth - truth.multiply(known))
+        counts = np.diff(truth.indptr)
+        users = np.flatnonzero(counts)
+        if not len(users):
+            raise DataError("No user has a relevant item that it has not seen, so there is nobody to judge.")
+        return cls(truth, users, int(len(counts) - len(users)), before - truth.nnz)
+
+
+def _columns(metrics: Sequence[str], ks: Sequence[int]) -> list[MetricAtK]:
+    if isinstance(metrics, str) or not metrics or not ks:
+        raise MetricError(f"metrics and ks must be lists that are not empty, got {metrics!r} and {ks!r}.")
+    return [parse_metric(f"{name.removesuffix('@k')}@{k}") for name in metrics for k in sorted(set(ks))]
+
+
+def _reference(models: Mapping[str, Ranker], reference: str | None) -> str | None:
+    if reference is None:
+        return DEFAULT_REFERENCE if DEFAULT_REFERENCE in models and len(models) > 1 else None
+    if reference not in models:
+        raise EvaluationError(f"Unknown reference {reference!r}; {did_you_mean(reference, models)}")
+    return reference
+
+
+def _primary(primary: str | None, columns: Sequence[MetricAtK]) -> str:
+    names = [column.name for column in columns]
+    if primary is not None:
+        if primary not in names:
+            raise MetricError(f"primary {primary!r} is not computed; {did_you_mean(primary, names)}")
+        return primary
+    first = [column for column in columns if column.metric == columns[0].metric]
+    return max(first, key=lambda column: (column.k or 0) if (column.k or 0) <= 10 else -(column.k or 0)).name
+
+
+def _lists(
+    name: str, model: Ranker, truth: _Truth, seen: SparseRows | None, k: int, block_size: int | None
+) -> RankedLists:
+    n_users, n_items = truth.relevant.shape
+    try:
+        if isinstance(model, RankedLists):
+            if not np.array_equal(model.users, truth.users):
+                raise DataError(
+                    f"its lists are of {model.n_users:,} users, not exactly the {len(truth.users):,} users judged."
+                )
+            return model
+        if callable(model):
+            items = rank_full_catalogue(
+                model, n_users, n_items, seen, k, users=truth.users, block_size=block_size
+            )
+            return RankedLists.of_items(items, truth.relevant, truth.users)
+        given = np.asarray(model)
+        if given.ndim != 2 or len(given) != n_users:
+            raise DataError(f"its lists must have shape [{n_users}, K], one per user, got {given.shape}.")
+        if given.shape[1] < k:
+            raise DataError(f"its lists have {given.shape[1]} positions but the largest cut-off is {k}.")
+        return RankedLists.of_items(given[truth.users], truth.relevant, truth.users)
+    except DataError as error:
+        raise DataError(f"Model {name!r}: {error}") from error
+
+
+def _per_user(lists: RankedLists, columns: Sequence[MetricAtK]) -> FloatArray:
+    return np.stack([column.metric.function(lists, column.k) for column in columns], axis=1)
+
+
+def _estimates(table: FloatArray, intervals: bool, level: float, resamples: int, seed: int) -> list[Estimate]:
+    if intervals:
+        return mean_estimates(table, level=level, resamples=resamples, seed=seed)
+    return [Estimate(float(mean), level=level, n=len(table)) for mean in table.mean(axis=0)]

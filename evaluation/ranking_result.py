@@ -1,0 +1,225 @@
+"""What `evaluate_ranking` returns: models and baselines side by side, and a verdict in plain words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any
+
+from evaluation.metrics.ranking import RankedLists
+from evaluation.render import TextTable, decimals_for, interval_text, number, p_value_text, percent
+from evaluation.uncertainty import Estimate, PairedDifference
+
+SCHEMA = "easyrec.ranking/1"
+
+
+@dataclass(frozen=True)
+class RankingResult:
+    """Ranking metrics of several models on the same users.
+
+    Attributes:
+        models: Estimates by model and metric at a cut-off, e.g. ``models["two_tower"]["ndcg@10"]``.
+        differences: Model minus reference, by model and metric; empty without a reference or intervals.
+        reference: The model that others are compared with.
+        primary: The metric that the verdict is about.
+        ks: Cut-offs, ascending.
+        n_users: Number of users judged.
+        n_excluded: Number of users left out because nothing unseen is relevant to them.
+        n_items: Number of items that compete.
+        n_relevant_seen: Number of relevant items that were left out because the user had seen them.
+        level: Confidence level of the intervals.
+        resamples: Number of bootstrap resamples, 0 without intervals.
+        seed: Seed of the resamples.
+        lists: The ranked lists of each model.
+    """
+
+    models: Mapping[str, Mapping[str, Estimate]]
+    differences: Mapping[str, Mapping[str, PairedDifference]]
+    reference: str | None
+    primary: str
+    ks: tuple[int, ...]
+    n_users: int
+    n_excluded: int
+    n_items: int
+    n_relevant_seen: int
+    level: float
+    resamples: int
+    seed: int
+    lists: Mapping[str, RankedLists] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics with their cut-offs, in order."""
+        return list(next(iter(self.models.values())))
+
+    def value(self, model: str, metric: str | None = None) -> float:
+        """The value of a metric (by default the primary one) of a model.
+
+        Raises:
+            KeyError: There is no such model or metric.
+        """
+        return self.models[model][metric or self.primary].value
+
+    def verdict(self, model: str) -> str:
+        """One sentence that compares a model with the reference by the primary metric.
+
+        Args:
+            model: A model other than the reference.
+
+        Returns:
+            E.g. ``two_tower beats popularity by 0.031 NDCG@10 (95 % interval 0.022 to 0.040), ...``.
+
+        Raises:
+            KeyError: There is no difference for this model.
+        """
+        gap = self.differences[model][self.primary]
+        change, shown = gap.difference, metric_title(self.primary)
+        decimals = decimals_for([change])
+        size = change if change.value >= 0 or not gap.is_significant else _turned(change)
+        span = f"{percent(self.level)} interval {interval_text(size, decimals)}"
+        if not change.has_interval:
+            return f"{model} against {self.reference}: {number(change.value, decimals, signed=True)} {shown}."
+        base = self.value(str(self.reference))
+        relative = f", {number(100 * change.value / base, 0, signed=True)} %" if base > 0 else ""
+        if not gap.is_significant:
+            return (
+                f"No clear difference between {model} and {self.reference} in {shown}: "
+                f"{number(change.value, decimals, signed=True)} ({span})."
+            )
+        verb = "beats" if change.value > 0 else "is worse than"
+        wins = f"better for {percent(gap.win_rate)} of users and worse for {percent(gap.loss_rate)}"
+        amount = number(size.value, decimals)
+        return f"{model} {verb} {self.reference} by {amount} {shown} ({span}{relative}); it is {wins}."
+
+    def table(self, k: int | None = None) -> TextTable:
+        """Models by metrics at one cut-off (by default that of the primary metric), best by it first."""
+        k = k or int(self.primary.partition("@")[2])
+        names = [name for name in self.metrics if name.endswith(f"@{k}")]
+        decimals = {name: decimals_for([one[name] for one in self.models.values()]) for name in names}
+        rows = [
+            [model, *(number(self.models[model][name].value, decimals[name]) for name in names)]
+            for model in self.by_primary()
+        ]
+        return TextTable(["model", *(metric_title(name) for name in names)], rows)
+
+    def comparison(self, metric: str | None = None) -> TextTable:
+        """Models by one metric with interval and paired difference from the reference, best first."""
+        name = metric or self.primary
+        decimals = decimals_for([one[name] for one in self.models.values()])
+        header = ["model", metric_title(name), f"{percent(self.level)} interval"]
+        if self.differences:
+            header += [
+                f"minus {self.reference}",
+                f"{percent(self.level)} interval",
+                "p",
+                "won / lost",
+            ]
+        rows = []
+        for model in self.by_primary(name):
+            one = self.models[model][name]
+            row = [model, number(one.value, decimals), interval_text(one, decimals)]
+            if self.differences:
+                row += self._difference_cells(model, name, decimals)
+            rows.append(row)
+        return TextTable(header, rows)
+
+    def _difference_cells(self, model: str, metric: str, decimals: int) -> list[str]:
+        if model not in self.differences:
+            return ["–"] * 4
+        gap = self.differences[model][metric]
+        return [
+            number(gap.difference.value, decimals, signed=True),
+            interval_text(gap.difference, decimals, signed=True),
+            p_value_text(gap.p_value, 2 / (self.resamples + 1)),
+            f"{number(100 * gap.win_rate, 0)} / {percent(gap.loss_rate)}",
+        ]
+
+    def by_primary(self, metric: str | None = None) -> list[str]:
+        """Model names, best first by a metric (the primary one by default)."""
+        name = metric or self.primary
+        return sorted(self.models, key=lambda model: -self.models[model][name].value)
+
+    def facts(self) -> str:
+        """One or two sentences of context."""
+        text = f"{self.n_users:,} users, each ranked over {self.n_items:,} items less those already seen."
+        if self.n_excluded:
+            text += f" {self.n_excluded:,} users without an unseen relevant item are left out."
+        if self.n_relevant_seen:
+            text += f" {self.n_relevant_seen:,} relevant items that the user had already seen do not count."
+        return text
+
+    def method(self) -> str:
+        """How the intervals were made, in words."""
+        if not self.resamples:
+            return "No intervals were computed."
+        return (
+            f"Intervals: {percent(self.level)}, percentile bootstrap over users, {self.resamples:,} resamples, "
+            f"seed {self.seed}. Differences are paired: both models on the same users."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form.
+
+        Returns:
+            ``{"schema": "easyrec.ranking/1", "reference", "primary", "ks", "n_users", "n_excluded", "n_items",
+            "n_relevant_seen", "level", "resamples", "seed", "models": {model: {metric: {"value", "low", "high",
+            "level", "n", "note"}}}, "differences": {model: {metric: {"difference": {..}, "p_value", "win_rate",
+            "loss_rate"}}}, "verdicts": {model: sentence}}``. Numbers that do not exist are None, never NaN.
+        """
+        return {
+            "schema": SCHEMA,
+            "reference": self.reference,
+            "primary": self.primary,
+            "ks": list(self.ks),
+            "n_users": self.n_users,
+            "n_excluded": self.n_excluded,
+            "n_items": self.n_items,
+            "n_relevant_seen": self.n_relevant_seen,
+            "level": self.level,
+            "resamples": self.resamples,
+            "seed": self.seed,
+            "models": {
+                model: {name: one.to_dict() for name, one in table.items()}
+                for model, table in self.models.items()
+            },
+            "differences": {
+                model: {name: one.to_dict() for name, one in table.items()}
+                for model, table in self.differences.items()
+            },
+            "verdicts": {model: self.verdict(model) for model in self.differences},
+        }
+
+    def to_markdown(self) -> str:
+        """Verdicts, the comparison and all metrics at each cut-off."""
+        parts = [self.facts(), *(f"- {self.verdict(model)}" for model in self._judged())]
+        parts.append(self.comparison().to_markdown())
+        parts += [self.table(k).to_markdown() for k in self.ks]
+        return "\n\n".join([*parts, self.method()]) + "\n"
+
+    def _judged(self) -> list[str]:
+        return [model for model in self.by_primary() if model in self.differences]
+
+    def __str__(self) -> str:
+        """Tables for a terminal."""
+        parts = [self.facts(), self.comparison().to_text(), self.table().to_text()]
+        parts += [self.verdict(model) for model in self._judged()[:1]]
+        return "\n\n".join([*parts, self.method()])
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{escape(self.facts())}</p>"]
+        parts += [f"<p>{escape(self.verdict(model))}</p>" for model in self._judged()[:1]]
+        parts += [self.comparison().to_html(), *(self.table(k).to_html() for k in self.ks)]
+        return "".join([*parts, f"<p>{escape(self.method())}</p>"])
+
+
+def _turned(change: Estimate) -> Estimate:
+    """The same change seen from the other side, so that "worse by" is followed by positive numbers."""
+    return replace(change, value=-change.value, low=-change.high, high=-change.low)
+
+
+_TITLES = {"ndcg": "NDCG", "map": "MAP", "mrr": "MRR", "f1": "F1", "hit_rate": "Hit rate"}
+
+
+def metric_title(name: str) -> str:
+    """How a metric is written in tables, e.g. "ndcg@10" -> "NDCG@10"."""
+    base, at, k = name.partition("@")
+    return f"{_TITLES.get(base, base.replace('_', ' ').capitalize())}{at}{k}"
