@@ -1,0 +1,401 @@
+"""All features of a pipeline together: fitted in one pass, then the same function in training and in serving."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from easyrec.config.columns import ColumnInfo
+from easyrec.config.features import FEATURES
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.errors import BundleError, ConfigError, DataError, Problem, SchemaError, nearest
+from easyrec.features import state as stored
+from easyrec.features.base import Counter, Transform
+from easyrec.features.batch import EncodedBatch, RaggedColumn
+from easyrec.features.columns import Column, check_aligned, read
+from easyrec.features.coverage import Coverage
+from easyrec.features.graph import Layout, column_layout, column_tensors, trace
+from easyrec.features.inputs import InputSpec
+from easyrec.features.outputs import FeatureSchema, IdsOutput
+from easyrec.features.scope import Scope
+from easyrec.features.tensors import Tensor, WeightedIds
+from easyrec.features.vocabulary import SharedVocabularies, TableVocabulary, Vocabulary
+
+
+class Encoder:
+    """Raw columns to the encoded batch that `easyrec.features.outputs` describes.
+
+    Args:
+        config: The resolved pipeline: no patterns, every side known.
+        columns: The columns that features may use, or just their kinds by name.
+
+    Raises:
+        ConfigError: Features contradict each other.
+        SchemaError: A feature names a column that is not there or of a kind it cannot use.
+
+    Example:
+        encoder = Encoder(config, columns).fit(chunks)
+        encoder.save("run/features")
+        batch = encoder.encode_table(table)
+    """
+
+    def __init__(self, config: PipelineConfig, columns: Mapping[str, ColumnInfo | str]) -> None:
+        self.config = config
+        self.kinds = {name: info if isinstance(info, str) else info.kind for name, info in columns.items()}
+        self.vocabularies = SharedVocabularies()
+        self.transforms: dict[str, Transform[Any]] = {
+            name: FEATURES.build(feature, self._scope(name, feature.side or "context"))
+            for name, feature in config.features.items()
+        }
+        self.inputs = _inputs(self.transforms)
+        self._coverage = Coverage()
+        self._traced: dict[tuple[Any, ...], Any] = {}
+        self._lock = threading.Lock()
+        self._schema: FeatureSchema | None = None
+
+    def _scope(self, name: str, side: Any) -> Scope:
+        return Scope(name, side, self.kinds, self.config.features, self.config.embedding, self.vocabularies)
+
+    # Fitting and storing
+
+    def fit_columns(self, counts: Iterable[str] = ()) -> list[str]:
+        """The columns that `fit` reads; empty when there is nothing to learn from the data."""
+        features = [*self._fitters(counts)]
+        specs = [spec for name in features for spec in self.transforms[name].inputs()]
+        return list(dict.fromkeys(spec.column for spec in specs))
+
+    def fit(self, chunks: Iterable[pa.Table], counts: Iterable[str] = ()) -> Encoder:
+        """Learns vocabularies and statistics in one pass over the training data.
+
+        Args:
+            chunks: Tables that hold `fit_columns`; not read when there is nothing to learn.
+            counts: Features whose ids are counted although their vocabulary needs no fitting (`counts`).
+
+        Returns:
+            The encoder itself.
+
+        Raises:
+            DataError: There are no rows, a feature is missing throughout, or a value cannot be used.
+        """
+        fitters = self._fitters(counts)
+        rows = 0
+        if fitters:
+            for chunk in chunks:
+                rows += chunk.num_rows
+                for fitter in fitters.values():
+                    fitter.update(chunk)
+            if rows == 0:
+                raise DataError("the training data have no rows, so there is nothing to fit the features on")
+        for fitter in fitters.values():
+            fitter.finish()
+        for vocabulary in self.vocabularies:
+            vocabulary.fit()
+        self._fitted()
+        return self
+
+    def save(self, directory: str | Path) -> None:
+        """Writes vocabularies (Parquet) and statistics (JSON) into a folder, made if need be."""
+        tables = {v.table: v for v in self.vocabularies if isinstance(v, TableVocabulary)}
+        state = stored.FittedState(
+            {spec.column: self.kinds[spec.column] for spec in self.inputs.values()},
+            {
+                name: {"type": one.config.type, "state": one.state(), "warnings": one.warnings}
+                for name, one in self.transforms.items()
+            },
+            {table: (vocabulary.values, vocabulary.value_counts) for table, vocabulary in tables.items()},
+            {
+                feature: by_id
+                for vocabulary in self.vocabularies
+                for feature, by_id in vocabulary.counts.items()
+            },
+            self.fingerprint,
+        )
+        stored.save(Path(directory), state)
+
+    @classmethod
+    def load(cls, config: PipelineConfig, directory: str | Path) -> Encoder:
+        """The encoder that was saved in a folder.
+
+        Raises:
+            BundleError: A file is missing, damaged, or of other features than `config` describes.
+        """
+        state = stored.load(Path(directory))
+        encoder = cls(config, state.columns)
+        fitted = {name: feature["type"] for name, feature in state.features.items()}
+        configured = {name: transform.config.type for name, transform in encoder.transforms.items()}
+        if fitted != configured:
+            wrong = sorted(name for name, _ in fitted.items() ^ configured.items())
+            raise BundleError(
+                f"the features in {directory} are not those of the configuration; these differ: "
+                f"{', '.join(dict.fromkeys(wrong))}"
+            )
+        for name, transform in encoder.transforms.items():
+            transform.load_state(state.features[name]["state"])
+            transform.warnings = list(state.features[name]["warnings"])
+        for table, (values, counts) in state.vocabularies.items():
+            vocabulary = encoder.vocabularies.get(table)
+            if not isinstance(vocabulary, TableVocabulary):
+                raise BundleError(
+                    f"the features in {directory} hold values of the table {table!r}, which no feature uses"
+                )
+            vocabulary.set_values(values, counts)
+        for feature, by_id in state.counts.items():
+            encoder.vocabulary(feature).counts[feature] = by_id
+        encoder._fitted()
+        if encoder.fingerprint != state.fingerprint:
+            raise BundleError(
+                f"the features in {directory} do not have the fingerprint that was stored with them: a file was "
+                "changed, or they were fitted with other options"
+            )
+        return encoder
+
+    def _fitters(self, counts: Iterable[str]) -> dict[str, Any]:
+        wanted = set(counts)
+        for name in wanted - self.transforms.keys():
+            raise ConfigError(f"counts: {name!r} is not a feature.{nearest(name, self.transforms)}")
+        fitters = {}
+        for name, transform in self.transforms.items():
+            vocabulary = getattr(transform, "vocabulary", None)
+            if vocabulary is not None and not vocabulary.needs_fit and name not in wanted:
+                continue
+            fitter = transform.fitter()
+            if fitter is not None:
+                fitters[name] = fitter
+        return fitters
+
+    def _fitted(self) -> None:
+        schema = FeatureSchema(tuple(transform.output() for transform in self.transforms.values()))
+        _check_tables(schema.ids)
+        self._schema = schema
+        self._traced = {}
+
+    # What came of it
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """The outputs of all features.
+
+        Raises:
+            DataError: The encoder is not fitted yet.
+        """
+        if self._schema is None:
+            raise DataError("the features are not fitted yet; call Encoder.fit or Encoder.load first")
+        return self._schema
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides which ids and numbers come out."""
+        facts = {
+            "inputs": {name: [spec.kind, spec.list] for name, spec in self.inputs.items()},
+            "outputs": [repr(output) for output in self.schema.outputs],
+            "features": {
+                name: [one.config.model_dump(mode="json"), one.state()]
+                for name, one in self.transforms.items()
+            },
+        }
+        return stored.digest(
+            facts, {v.table: v.values for v in self.vocabularies if isinstance(v, TableVocabulary)}
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what fitting met, such as a number that never changes."""
+        return [warning for transform in self.transforms.values() for warning in transform.warnings]
+
+    def vocabulary(self, feature: str) -> Vocabulary:
+        """The vocabulary of a feature.
+
+        Raises:
+            SchemaError: There is no such feature, or it has no vocabulary.
+        """
+        if feature not in self.transforms:
+            raise SchemaError(f"{feature!r} is not a feature.{nearest(feature, self.transforms)}")
+        vocabulary = getattr(self.transforms[feature], "vocabulary", None)
+        if vocabulary is None:
+            raise SchemaError(f"the feature {feature!r} has no vocabulary")
+        return vocabulary
+
+    def counts(self, feature: str) -> NDArray[np.int64]:
+        """[rows] how often each id of a feature occurs in the training data.
+
+        Raises:
+            SchemaError: They were not counted; see the argument `counts` of `fit`.
+        """
+        counts = self.vocabulary(feature).counts
+        if feature not in counts:
+            raise SchemaError(f"the ids of {feature!r} were not counted; counted are {sorted(counts)}")
+        return counts[feature]
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """Lookup tables made so far; a tf.Module that exports `encode` keeps them in an attribute, after tracing."""
+        return tuple(table for vocabulary in self.vocabularies for table in vocabulary.resources)
+
+    # Encoding
+
+    def encode(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Raw tensors to encoded ones, in graph operations: what the exported signatures call.
+
+        Args:
+            columns: Tensors by the names of `inputs`: [B], or lists as [B, L] padded with missing values or ragged.
+
+        Returns:
+            Tensors under the keys of `easyrec.features.outputs`.
+        """
+        schema = self.schema
+        encoded = {
+            name: transform.transform(
+                {spec.name: columns[spec.name] for spec in transform.inputs()}, Counter()
+            )
+            for name, transform in self.transforms.items()
+        }
+        return _assemble(schema, encoded)
+
+    def encode_table(self, table: pa.Table, count: bool = False) -> EncodedBatch:
+        """The rows of a chunk, encoded; labels and weights in it are taken along.
+
+        Args:
+            table: Raw columns, and `label/<task>` and `weight` where there are any.
+            count: Whether to add to `coverage`.
+
+        Raises:
+            SchemaError: A column is missing or of a type that does not fit.
+            DataError: A value cannot be used.
+        """
+        schema = self.schema
+        columns = self._read(table)
+        layout = tuple(column_layout(name, role, column) for (name, role), column in columns.items())
+        run, counters = self._function(layout, count)
+        flat = [tensor for column in columns.values() for tensor in column_tensors(column)]
+        outputs, totals = run(*flat)
+        if count:
+            self._coverage.add(table.num_rows, dict(zip(counters, totals.numpy().tolist(), strict=True)))
+        return _batch(schema, {name: outputs[name] for name in self.transforms}, table, self.config)
+
+    def coverage(self) -> dict[str, dict[str, float]]:
+        """What `encode_table(count=True)` met so far, by feature: rows, counters, `missing_share`, `unseen_share`."""
+        return self._coverage.report()
+
+    def coverage_warnings(self) -> list[str]:
+        """Sentences about features that were missing or unseen in all rows counted."""
+        return self._coverage.warnings()
+
+    def reset_coverage(self) -> None:
+        """Begins counting anew."""
+        self._coverage = Coverage()
+
+    def _read(self, table: pa.Table) -> dict[tuple[str, str], Column]:
+        columns: dict[tuple[str, str], Column] = {}
+        for transform in self.transforms.values():
+            specs = transform.inputs()
+            for spec in specs:
+                key = (spec.name, spec.role)
+                if key not in columns:
+                    columns[key] = read(table, spec)
+            by_name = {spec.name: columns[spec.name, spec.role] for spec in specs}
+            for spec in specs:
+                if spec.aligned_with is not None:
+                    check_aligned(by_name[spec.name], by_name[spec.aligned_with], spec)
+        return columns
+
+    def _function(self, layout: Layout, count: bool) -> tuple[Any, list[tuple[str, str]]]:
+        key = (layout, count)
+        with self._lock:
+            if key not in self._traced:
+                self._traced[key] = trace(self.transforms, layout, count)
+            return self._traced[key]
+
+
+def _inputs(transforms: Mapping[str, Transform[Any]]) -> dict[str, InputSpec]:
+    inputs: dict[str, InputSpec] = {}
+    for transform in transforms.values():
+        for spec in transform.inputs():
+            known = inputs.setdefault(spec.name, spec)
+            if (known.kind, known.list, known.part) != (spec.kind, spec.list, spec.part):
+                raise ConfigError(
+                    [
+                        Problem(
+                            f"features.{spec.feature}",
+                            f"reads the column {spec.column!r} as {spec.kind}, but the feature {known.feature!r} "
+                            f"reads it as {known.kind}. Cast it, so that both can use it: "
+                            f"`data.columns: {{{spec.column}: int64}}`",
+                        )
+                    ]
+                )
+    return inputs
+
+
+def _check_tables(outputs: Iterable[IdsOutput]) -> None:
+    """Raises a ConfigError when features that share a table do not fit together."""
+    first: dict[str, IdsOutput] = {}
+    for output in outputs:
+        known = first.setdefault(output.table, output)
+        for what in ("rows", "dim", "initializer"):
+            ours, theirs = getattr(output, what), getattr(known, what)
+            if ours != theirs:
+                raise ConfigError(
+                    [
+                        Problem(
+                            f"features.{output.feature}",
+                            f"shares the table {output.table!r} with {known.feature!r}, but their {what} differ: "
+                            f"{ours} and {theirs}",
+                        )
+                    ]
+                )
+
+
+def _assemble(schema: FeatureSchema, encoded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    result: dict[str, Tensor] = {}
+    singles = [encoded[output.feature] for output in schema.single_ids]
+    numbers = [encoded[output.feature] for output in schema.numbers]
+    for output in schema.multi_ids:
+        value = encoded[output.feature]
+        ids = value.ids if isinstance(value, WeightedIds) else value
+        result[f"{output.feature}/values"] = ids.flat_values
+        result[f"{output.feature}/row_lengths"] = tf.cast(ids.row_lengths(), tf.int32)
+        if isinstance(value, WeightedIds):
+            result[f"{output.feature}/weights"] = value.weights.flat_values
+    some = (singles or numbers or [result[f"{schema.outputs[0].feature}/row_lengths"]])[0]
+    rows = tf.shape(some)[0]
+    result["ids"] = tf.stack(singles, axis=1) if singles else tf.zeros([rows, 0], tf.int32)
+    result["numbers"] = tf.concat(numbers, axis=1) if numbers else tf.zeros([rows, 0], tf.float32)
+    return result
+
+
+def _batch(
+    schema: FeatureSchema, encoded: Mapping[str, Any], table: pa.Table, config: PipelineConfig
+) -> EncodedBatch:
+    rows = table.num_rows
+    ids = np.empty((rows, len(schema.single_ids)), np.int32)
+    for position, output in enumerate(schema.single_ids):
+        ids[:, position] = encoded[output.feature][0].numpy()
+    numbers = np.empty((rows, sum(output.width for output in schema.numbers)), np.float32)
+    position = 0
+    for number in schema.numbers:
+        numbers[:, position : position + number.width] = encoded[number.feature][0].numpy()
+        position += number.width
+    dense = {"ids": ids, "numbers": numbers, **_labels(table, config)}
+    ragged = {
+        output.feature: RaggedColumn(*(part.numpy() for part in encoded[output.feature]))
+        for output in schema.multi_ids
+    }
+    return EncodedBatch(rows, dense, ragged)
+
+
+def _labels(table: pa.Table, config: PipelineConfig) -> dict[str, NDArray[np.float32]]:
+    names = [f"label/{task}" for task in config.tasks]
+    if config.data.weight is not None:
+        names.append("weight")
+    labels = {}
+    for name in names:
+        if name in table.column_names:
+            column = table.column(name).cast(pa.float32()).combine_chunks()
+            labels[name] = column.to_numpy(zero_copy_only=False)
+    return labels
