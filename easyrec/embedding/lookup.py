@@ -88,9 +88,9 @@ def _host_ids(group: Group, batch: Mapping[str, npt.NDArray[Any]]) -> npt.NDArra
         ids = batch["ids"]
         if group.columns != tuple(range(ids.shape[1])):
             ids = ids[:, group.columns]
-        parts.append((ids + group.single_offsets.astype(group.id_dtype)).reshape(-1))
+        parts.append(np.add(ids, group.single_offsets, dtype=group.id_dtype).reshape(-1))
     parts.extend(
-        batch[f"{output.feature}/values"].astype(group.id_dtype) + group.id_dtype(group.offset(output))
+        np.add(batch[f"{output.feature}/values"], group.offset(output), dtype=group.id_dtype)
         for output in group.multis
     )
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -60,7 +60,10 @@ class ShardedTable(tf.Module):
             shard.scatter_update(tf.IndexedSlices(part, where))
 
     def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
-        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]; not to be kept."""
+        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim].
+
+        It may be a view of the variable: a caller that keeps it makes the next update copy the whole table.
+        """
         stop = self.rows if stop is None else stop
         count = len(self.shards)
         if count == 1:

@@ -7,8 +7,8 @@
         ...
 
 A checkpoint is written into a temporary folder, flushed to disk, and renamed: it is there whole or not at all. What
-an interrupted write left behind is ignored, and removed by the next save. Arrays are streamed in slices, so that saving needs no
-second copy of a table.
+an interrupted write left behind is ignored, and removed by the next save. Arrays are streamed in slices, so that
+saving needs no second copy of a table.
 """
 
 from __future__ import annotations
@@ -104,6 +104,15 @@ class Checkpoint:
         """Names of the arrays."""
         return list(self.manifest["arrays"])
 
+    def verify(self) -> None:
+        """Reads every file and compares it with its checksum.
+
+        Raises:
+            CheckpointError: One is missing or has changed.
+        """
+        for entry in self.manifest["arrays"].values():
+            _verify(self.path / entry["file"], entry)
+
     def array(self, name: str, *, verify: bool = True) -> Array:
         """One array, mapped into memory.
 
@@ -121,7 +130,9 @@ class Checkpoint:
         except (OSError, ValueError, EOFError) as error:
             raise CheckpointError(f"{path}: cannot be read: {error}. {_OTHER}") from error
         if list(array.shape) != entry["shape"]:
-            raise CheckpointError(f"{path}: has shape {list(array.shape)}, {MANIFEST} says {entry['shape']}. {_OTHER}")
+            raise CheckpointError(
+                f"{path}: has shape {list(array.shape)}, {MANIFEST} says {entry['shape']}. {_OTHER}"
+            )
         return array
 
 
@@ -167,7 +178,9 @@ class CheckpointStore:
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             latest = self.latest()
-            kept = f"The checkpoint before it is whole: {latest.path}." if latest else "There is none before it."
+            kept = (
+                f"The checkpoint before it is whole: {latest.path}." if latest else "There is none before it."
+            )
             raise CheckpointError(
                 f"{final}: the checkpoint cannot be written: {error.strerror or error}. {kept} "
                 "Make room, or choose another `output` folder, and go on with `--resume`"
@@ -280,8 +293,7 @@ def restore(checkpoint: Checkpoint, variables: Iterable[Variable]) -> None:
             f"{checkpoint.path}: the checkpoint is of another model ({len(problems)} differences):\n  {shown}\n"
             "Use the configuration it was trained with, or start from it with `training.warm_start`"
         )
-    for entry in arrays.values():
-        _verify(checkpoint.path / entry["file"], entry)
+    checkpoint.verify()
     for variable in variables:
         variable.write(checkpoint.array(variable.name, verify=False))
 
@@ -345,9 +357,9 @@ def _write_array(stream: BinaryIO, variable: Variable) -> tuple[str, int]:
     """Writes an array in NumPy's format; returns its sha256 and size."""
     hashing = _Hashing(stream)
     header = {"descr": variable.dtype.str, "fortran_order": False, "shape": variable.shape}
-    np.lib.format.write_array_header_1_0(hashing, header)  # type: ignore[arg-type]
+    np.lib.format.write_array_header_1_0(hashing, header)
     for part in variable.read():
-        hashing.write(memoryview(np.ascontiguousarray(part, variable.dtype)).cast("B"))
+        hashing.write(np.ascontiguousarray(part, variable.dtype).reshape(-1).view(np.uint8).data)
     return hashing.digest.hexdigest(), hashing.size
 
 
@@ -360,7 +372,9 @@ def _verify(path: Path, entry: Mapping[str, Any]) -> None:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}. {_OTHER}") from error
     if digest.hexdigest() != entry["sha256"]:
-        raise CheckpointError(f"{path}: its content has changed since it was written (sha256 differs). {_OTHER}")
+        raise CheckpointError(
+            f"{path}: its content has changed since it was written (sha256 differs). {_OTHER}"
+        )
 
 
 def _file_name(name: str, taken: set[str]) -> str:

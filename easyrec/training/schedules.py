@@ -62,7 +62,11 @@ def _decay(config: Schedule, total_steps: int | None) -> Factor:
             return lambda step: rate ** ((step - warmup) // steps if staircase else (step - warmup) / steps)
         case StepSchedule(boundaries=boundaries, factors=factors):
             return lambda step: next(
-                (value for start, value in zip(boundaries[::-1], factors[::-1], strict=True) if step >= start),
+                (
+                    value
+                    for start, value in zip(boundaries[::-1], factors[::-1], strict=True)
+                    if step >= start
+                ),
                 1.0,
             )
 

@@ -1,14 +1,14 @@
 """The state of training as named arrays: what a checkpoint holds.
 
-    embedding/<table>, linear/<table>    rows of a table, and with `/<slot>` behind it an optimizer's slot
-    dense/<path>                         dense weights, moving averages and dropout seeds
-    optimizer/<path>                     slots of the dense optimizer
-    steps/embedding                      steps of the embedding optimizer
+embedding/<table>, linear/<table>    rows of a table, and with `/<slot>` behind it an optimizer's slot
+dense/<name>                         dense weights, moving averages and dropout seeds
+optimizer/<index>                    steps, rate and slots of the dense optimizer
+steps/embedding                      steps of the embedding optimizer
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -24,7 +24,8 @@ def network_state(network: TrainableNetwork) -> Iterator[Variable]:
     """The weights of a network: what prediction and warm starts need."""
     for kind, table, key in network.embeddings.places():
         yield _rows(f"{kind}/{table.name}", network.embeddings.tables[key], table)
-    yield from _dense("dense", network.variables)
+    for name, variable in network.named_variables().items():
+        yield _keras(f"dense/{name}", variable)
 
 
 def training_state(step: TrainStep) -> Iterator[Variable]:
@@ -34,7 +35,9 @@ def training_state(step: TrainStep) -> Iterator[Variable]:
         for slot, values in step.row_optimizer.slots[key].items():
             yield _rows(f"{kind}/{table.name}/{slot}", values, table)
     yield _counter("steps/embedding", step.row_optimizer.iterations)
-    yield from _dense("optimizer", step.dense_optimizer.variables)
+    # Keras numbers its names per process; the order depends on the architecture only.
+    for index, variable in enumerate(step.dense_optimizer.variables):
+        yield _keras(f"optimizer/{index}", variable)
 
 
 def _rows(name: str, values: ShardedTable, table: Table) -> Variable:
@@ -47,14 +50,6 @@ def _rows(name: str, values: ShardedTable, table: Table) -> Variable:
     return Variable(
         name, (table.rows, values.dim), np.dtype(np.float32), lambda: values.slices(start, stop), write
     )
-
-
-def _dense(prefix: str, variables: Sequence[keras.Variable]) -> Iterator[Variable]:
-    seen: dict[str, int] = {}
-    for variable in variables:
-        name = f"{prefix}/{variable.path}"
-        seen[name] = count = seen.get(name, 0) + 1
-        yield _keras(name if count == 1 else f"{name}#{count}", variable)
 
 
 def _keras(name: str, variable: keras.Variable) -> Variable:

@@ -31,12 +31,11 @@ class TrainableNetwork(Protocol):
     embeddings: EmbeddingCollection
 
     @property
-    def variables(self) -> Sequence[keras.Variable]:
-        """All dense weights and state (moving averages, dropout seeds)."""
-
-    @property
     def trainable_variables(self) -> Sequence[keras.Variable]:
         """The dense weights that gradients move."""
+
+    def named_variables(self) -> Mapping[str, keras.Variable]:
+        """All dense weights and state (moving averages, dropout seeds), by names that each process gives alike."""
 
     def dense(self, activations: Activations, numbers: tf.Tensor | None, training: bool) -> Any:
         """Logits by task."""
