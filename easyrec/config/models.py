@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from easyrec.config.base import Fraction, TypedConfig
+from easyrec.config.features import FeatureConfig, SequenceFeature
+from easyrec.config.patterns import covers
 from easyrec.registry import Registry
 
 Activation = Literal["relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "prelu", "dice", "linear"]
@@ -15,8 +18,56 @@ Activation = Literal["relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "prelu
 class ModelConfig(TypedConfig):
     """Options that every model has."""
 
+    fits: ClassVar[tuple[str, ...]] = ("binary", "regression", "multiclass")
+    """Task types it can be trained on."""
+    max_tasks: ClassVar[int | None] = None
+    """How many tasks it can be trained on at once; None for any number."""
+    towers: ClassVar[bool] = False
+    """Whether it has a user and an item tower, which retrieval tasks need."""
+    equal_widths: ClassVar[bool] = False
+    """Whether it combines embeddings with each other, so that all must have one width."""
+
     features: list[str] | None = None
     """Names or patterns of the features it uses; all unless given."""
+
+    def misfit(self, features: Mapping[str, FeatureConfig], widths: Mapping[str, int]) -> Iterator[str]:
+        """What the model lacks in the features it is given; nothing if it can use them.
+
+        Args:
+            features: The features it uses. Before the data are known, patterns stand for what they match and sides
+                may be None.
+            widths: The width of the embedding of each feature that has one.
+        """
+        if self.equal_widths:
+            yield from _unequal(self.type, widths)
+        if self.towers:
+            yield from _missing_sides(self.type, features)
+
+
+def _unequal(model: str, widths: Mapping[str, int]) -> Iterator[str]:
+    if not widths:
+        yield (
+            f"{model} combines embeddings, but no feature has one; add an `id` feature, or give a number `buckets` "
+            "or `embedding: true`"
+        )
+    by_width: dict[int, str] = {}
+    for name, width in widths.items():
+        by_width.setdefault(width, name)
+    if len(by_width) > 1:
+        found = ", ".join(f"{width} ({name!r})" for width, name in by_width.items())
+        yield f"{model} combines embeddings with each other, so all must have one width; got {found}"
+
+
+def _missing_sides(model: str, features: Mapping[str, FeatureConfig]) -> Iterator[str]:
+    sides = {feature.side for feature in features.values()}
+    if None in sides:
+        return
+    for tower, known in (("user", {"user", "context"}), ("item", {"item"})):
+        if not sides & known:
+            yield (
+                f"{model} needs features of the {tower}, but none is of `side: {tower}`; set `side` on features, or "
+                f"name the {tower} key in `data.keys.{tower}`"
+            )
 
 
 class DeepModelConfig(ModelConfig):
@@ -43,6 +94,7 @@ class LogisticRegressionConfig(ModelConfig):
 class FactorizationMachineConfig(ModelConfig):
     """Linear terms and all pairwise interactions (Rendle 2010)."""
 
+    equal_widths: ClassVar[bool] = True
     type: Literal["fm"] = "fm"
 
 
@@ -57,6 +109,7 @@ class WideAndDeepConfig(DeepModelConfig):
 class DeepFMConfig(DeepModelConfig):
     """A factorization machine and a deep part over the same embeddings (Guo et al. 2017)."""
 
+    equal_widths: ClassVar[bool] = True
     type: Literal["deepfm"] = "deepfm"
 
 
@@ -75,6 +128,7 @@ class DCNv2Config(DeepModelConfig):
 class DLRMConfig(DeepModelConfig):
     """Dot products between embeddings and encoded numbers (Naumov et al. 2019)."""
 
+    equal_widths: ClassVar[bool] = True
     type: Literal["dlrm"] = "dlrm"
     bottom_units: tuple[PositiveInt, ...] = (64,)
     """Hidden layers that encode the numbers, before a last one of the embeddings' width."""
@@ -91,6 +145,21 @@ class DINConfig(DeepModelConfig):
     softmax: bool = False
     """Normalise the attention weights; the paper does not."""
 
+    def misfit(self, features: Mapping[str, FeatureConfig], widths: Mapping[str, int]) -> Iterator[str]:
+        """A sequence whose item is a feature too is what attention is about."""
+        yield from super().misfit(features, widths)
+        sequences = {
+            name: feature.of for name, feature in features.items() if isinstance(feature, SequenceFeature)
+        }
+        if not any(sequences.values()):
+            yield (
+                "din attends over a sequence of the candidate's kind; add one, such as "
+                "`recent: {type: sequence, of: movie_id}`"
+            )
+        for name, of in sequences.items():
+            if of is not None and of not in features and not any(covers(known, of) for known in features):
+                yield f"din compares the sequence {name!r} with {of!r}, so `model.features` must list both"
+
 
 class MMoEConfig(DeepModelConfig):
     """Multi-gate mixture of experts: several tasks share experts through gates of their own (Ma et al. 2018)."""
@@ -105,6 +174,8 @@ class MMoEConfig(DeepModelConfig):
 class TwoTowerConfig(DeepModelConfig):
     """A user tower and an item tower that meet in a dot product, to find candidates (Yi et al. 2019)."""
 
+    fits: ClassVar[tuple[str, ...]] = ("retrieval", "binary", "regression")
+    towers: ClassVar[bool] = True
     type: Literal["two_tower"] = "two_tower"
     output_dim: PositiveInt = 32
     """Width of the vectors that both towers end in."""

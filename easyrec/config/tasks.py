@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from easyrec.config.base import Fraction, OneOf, TypedConfig
 from easyrec.registry import Registry
@@ -13,10 +13,14 @@ from easyrec.registry import Registry
 class LossConfig(TypedConfig):
     """Base of the losses."""
 
+    fits: ClassVar[tuple[str, ...]] = ()
+    """Task types it can be used for; empty for all."""
+
 
 class BinaryCrossentropyConfig(LossConfig):
     """Log loss of a binary label."""
 
+    fits: ClassVar[tuple[str, ...]] = ("binary",)
     type: Literal["binary_crossentropy"] = "binary_crossentropy"
     label_smoothing: Fraction = 0.0
     """Labels move this far towards 0.5."""
@@ -25,6 +29,7 @@ class BinaryCrossentropyConfig(LossConfig):
 class FocalConfig(LossConfig):
     """Log loss that weighs easy examples less (Lin et al. 2017)."""
 
+    fits: ClassVar[tuple[str, ...]] = ("binary",)
     type: Literal["focal"] = "focal"
     gamma: float = Field(2.0, ge=0)
     """How strongly easy examples are discounted."""
@@ -35,18 +40,21 @@ class FocalConfig(LossConfig):
 class MeanSquaredErrorConfig(LossConfig):
     """Squared error."""
 
+    fits: ClassVar[tuple[str, ...]] = ("regression",)
     type: Literal["mean_squared_error"] = "mean_squared_error"
 
 
 class MeanAbsoluteErrorConfig(LossConfig):
     """Absolute error."""
 
+    fits: ClassVar[tuple[str, ...]] = ("regression",)
     type: Literal["mean_absolute_error"] = "mean_absolute_error"
 
 
 class HuberConfig(LossConfig):
     """Squared error near zero, absolute error beyond `delta`."""
 
+    fits: ClassVar[tuple[str, ...]] = ("regression",)
     type: Literal["huber"] = "huber"
     delta: float = Field(1.0, gt=0)
     """Where the two forms meet."""
@@ -55,12 +63,14 @@ class HuberConfig(LossConfig):
 class CategoricalCrossentropyConfig(LossConfig):
     """Log loss of one class among several."""
 
+    fits: ClassVar[tuple[str, ...]] = ("multiclass",)
     type: Literal["categorical_crossentropy"] = "categorical_crossentropy"
 
 
 class InBatchSoftmaxConfig(LossConfig):
     """Softmax over the items of the batch, corrected for how often each is sampled (Yi et al. 2019)."""
 
+    fits: ClassVar[tuple[str, ...]] = ("retrieval",)
     type: Literal["in_batch_softmax"] = "in_batch_softmax"
     logq_correction: bool = True
     """Subtract the log of each item's share of the training rows."""
@@ -98,9 +108,43 @@ class TaskConfig(TypedConfig):
     metrics: list[str] | None = None
     """Metrics to report; the task type's own unless given."""
 
+    default_loss: ClassVar[LossConfig | None] = None
+    """The task type's own loss."""
+    default_metrics: ClassVar[tuple[str, ...]] = ()
+    """The task type's own metrics, by their names in `evaluation`."""
+
+    @model_validator(mode="after")
+    def _loss_fits(self) -> TaskConfig:
+        if self.loss is None:
+            if self.default_loss is None:
+                raise ValueError(f"a {self.type} task has no loss of its own; give `loss`")
+        elif self.loss.fits and self.type not in self.loss.fits:
+            known = [part.name for part in LOSSES if not part.config.fits or self.type in part.config.fits]
+            raise ValueError(
+                f"the loss {self.loss.type} is for {' or '.join(self.loss.fits)} tasks; "
+                f"a {self.type} task takes {', '.join(known)}"
+            )
+        return self
+
+    @property
+    def effective_loss(self) -> LossConfig:
+        """The loss given, or the task type's own."""
+        loss = self.loss or self.default_loss
+        if loss is None:
+            raise ValueError(f"a {self.type} task has no loss of its own; give `loss`")
+        return loss
+
+    @property
+    def effective_metrics(self) -> tuple[str, ...]:
+        """The metrics given, or the task type's own."""
+        return self.default_metrics if self.metrics is None else tuple(self.metrics)
+
 
 class BinaryTask(TaskConfig):
     """A label of 0 or 1: clicked, liked, bought."""
+
+    default_loss: ClassVar[LossConfig | None] = BinaryCrossentropyConfig()
+    default_metrics: ClassVar[tuple[str, ...]] = ("auc", "log_loss")
 
     type: Literal["binary"] = "binary"
 
@@ -108,11 +152,17 @@ class BinaryTask(TaskConfig):
 class RegressionTask(TaskConfig):
     """A number."""
 
+    default_loss: ClassVar[LossConfig | None] = MeanSquaredErrorConfig()
+    default_metrics: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+
     type: Literal["regression"] = "regression"
 
 
 class MulticlassTask(TaskConfig):
     """One class among several, numbered from 0."""
+
+    default_loss: ClassVar[LossConfig | None] = CategoricalCrossentropyConfig()
+    default_metrics: ClassVar[tuple[str, ...]] = ("log_loss", "accuracy")
 
     type: Literal["multiclass"] = "multiclass"
     classes: int = Field(ge=2)
@@ -121,6 +171,9 @@ class MulticlassTask(TaskConfig):
 
 class RetrievalTask(TaskConfig):
     """Which item a user takes, out of all; trained on rows whose label is above 0, or on all rows without a label."""
+
+    default_loss: ClassVar[LossConfig | None] = InBatchSoftmaxConfig()
+    default_metrics: ClassVar[tuple[str, ...]] = ("recall@10", "ndcg@10")
 
     type: Literal["retrieval"] = "retrieval"
 

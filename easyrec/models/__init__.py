@@ -1,0 +1,1 @@
+"""Models: one architecture a file, and the network that surrounds each with embeddings, tasks and losses."""

@@ -1,0 +1,117 @@
+"""Heads: from the logits of a task to its loss and its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
+
+import tensorflow as tf
+
+from easyrec.config.tasks import LOSSES, MulticlassTask, TaskConfig
+from easyrec.errors import DataError
+from easyrec.models.retrieval import Towers
+
+
+class Head:
+    """One task of a network.
+
+    A head of another package derives from this class, sets `units` and `predict`, and is registered in
+    `easyrec.config.tasks.TASKS` with its configuration class, which names the loss and the metrics.
+
+    Args:
+        config: Its configuration.
+        name: Name of the task.
+
+    Attributes:
+        units: How many logits a row has.
+        metrics: Names of the metrics to report, as in `evaluation`.
+    """
+
+    units: int = 1
+    towers: ClassVar[bool] = False
+    """Whether it takes the vectors of two towers in place of logits."""
+
+    def __init__(self, config: TaskConfig, name: str) -> None:
+        self.config = config
+        self.name = name
+        self.metrics = config.effective_metrics
+        loss = config.effective_loss
+        self._loss = partial(LOSSES[loss.type].load(), **loss.model_dump(exclude={"type"}))
+
+    def labels(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+        """The labels [B] of a batch.
+
+        Raises:
+            DataError: It has none.
+        """
+        key = f"label/{self.name}"
+        if key not in batch:
+            raise DataError(
+                f"the batch has no labels of the task {self.name!r} (key {key!r}); it holds {', '.join(sorted(batch))}"
+            )
+        return batch[key]
+
+    def loss(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """The loss of each row [B], from labels [B] and logits [B, units]."""
+        return self._loss(labels, logits[:, 0] if self.units == 1 else logits)
+
+    def predict(self, logits: tf.Tensor) -> tf.Tensor:
+        """What a user of the model gets, from logits [B, units]."""
+        raise NotImplementedError
+
+
+class BinaryHead(Head):
+    """A probability."""
+
+    def predict(self, logits: tf.Tensor) -> tf.Tensor:
+        """The probability of a positive label, [B]."""
+        return tf.sigmoid(logits[:, 0])
+
+
+class RegressionHead(Head):
+    """A number."""
+
+    def predict(self, logits: tf.Tensor) -> tf.Tensor:
+        """The value, [B]."""
+        return logits[:, 0]
+
+
+class MulticlassHead(Head):
+    """The probability of each class."""
+
+    def __init__(self, config: MulticlassTask, name: str) -> None:
+        super().__init__(config, name)
+        self.units = config.classes
+
+    def predict(self, logits: tf.Tensor) -> tf.Tensor:
+        """The probabilities of the classes, [B, C]."""
+        return tf.nn.softmax(logits)
+
+
+class RetrievalHead(Head):
+    """Which item a user takes, out of all; every method takes `Towers` in place of logits."""
+
+    units = 0
+    towers = True
+
+    def labels(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
+        """The labels [B] of a batch, or None when every row is a positive."""
+        return batch.get(f"label/{self.name}")
+
+    def option(self, name: str) -> bool:
+        """Whether an option of the loss is on."""
+        return bool(self._loss.keywords.get(name))
+
+    def retrieval_loss(self, scores: tf.Tensor, items: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The loss of each row, [B].
+
+        Args:
+            scores: [B, B], row i's user against row j's item.
+            items: What the loss needs to know of the items, by the names of its arguments.
+        """
+        return self._loss(scores, **items)
+
+    def predict(self, logits: Towers) -> tf.Tensor:
+        """The score, [B]: the dot product of the two vectors."""
+        return tf.reduce_sum(logits.user * logits.item, axis=1)
