@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from easyrec.config.columns import ColumnInfo
@@ -17,15 +16,16 @@ from easyrec.config.features import FEATURES
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, ConfigError, DataError, Problem, SchemaError, nearest
 from easyrec.features import state as stored
+from easyrec.features.assemble import assemble, to_batch
 from easyrec.features.base import Counter, Transform
-from easyrec.features.batch import EncodedBatch, RaggedColumn
+from easyrec.features.batch import EncodedBatch
 from easyrec.features.columns import Column, check_aligned, read
 from easyrec.features.coverage import Coverage
-from easyrec.features.graph import Layout, column_layout, column_tensors, trace
+from easyrec.features.graph import Layout, Traced, column_layout, column_tensors, trace
 from easyrec.features.inputs import InputSpec
 from easyrec.features.outputs import FeatureSchema, IdsOutput
 from easyrec.features.scope import Scope
-from easyrec.features.tensors import Tensor, WeightedIds
+from easyrec.features.tensors import Tensor
 from easyrec.features.vocabulary import SharedVocabularies, TableVocabulary, Vocabulary
 
 
@@ -240,44 +240,56 @@ class Encoder:
 
     # Encoding
 
-    def encode(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def encode(
+        self, columns: Mapping[str, Tensor], features: Collection[str] | None = None
+    ) -> dict[str, Tensor]:
         """Raw tensors to encoded ones, in graph operations: what the exported signatures call.
 
         Args:
             columns: Tensors by the names of `inputs`: [B], or lists as [B, L] padded with missing values or ragged.
+            features: Encode these only, such as those of the item side; all unless given.
 
         Returns:
-            Tensors under the keys of `easyrec.features.outputs`.
-        """
-        schema = self.schema
-        encoded = {
-            name: transform.transform(
-                {spec.name: columns[spec.name] for spec in transform.inputs()}, Counter()
-            )
-            for name, transform in self.transforms.items()
-        }
-        return _assemble(schema, encoded)
+            Tensors under the keys of `easyrec.features.outputs`, for `schema` or its `select(features)`.
 
-    def encode_table(self, table: pa.Table, count: bool = False) -> EncodedBatch:
-        """The rows of a chunk, encoded; labels and weights in it are taken along.
+        Raises:
+            SchemaError: An input is not among `columns`.
+        """
+        schema, transforms = self._selection(features)
+        encoded = {}
+        for name, transform in transforms.items():
+            specs = transform.inputs()
+            for spec in specs:
+                if spec.name not in columns:
+                    raise SchemaError(
+                        f"feature {name!r}: the input {spec.name!r} is missing.{nearest(spec.name, columns)}"
+                    )
+            encoded[name] = transform.transform({spec.name: columns[spec.name] for spec in specs}, Counter())
+        return assemble(schema, encoded)
+
+    def encode_table(
+        self, table: pa.Table, count: bool = False, features: Collection[str] | None = None
+    ) -> EncodedBatch:
+        """The rows of a chunk, encoded; labels and weights in it are taken along. Safe to call from several threads.
 
         Args:
             table: Raw columns, and `label/<task>` and `weight` where there are any.
             count: Whether to add to `coverage`.
+            features: Encode these only, such as those of the item side; all unless given.
 
         Raises:
             SchemaError: A column is missing or of a type that does not fit.
             DataError: A value cannot be used.
         """
-        schema = self.schema
-        columns = self._read(table)
+        schema, transforms = self._selection(features)
+        columns = _read(table, transforms)
         layout = tuple(column_layout(name, role, column) for (name, role), column in columns.items())
-        run, counters = self._function(layout, count)
+        run, counters = self._function(transforms, layout, count)
         flat = [tensor for column in columns.values() for tensor in column_tensors(column)]
         outputs, totals = run(*flat)
         if count:
             self._coverage.add(table.num_rows, dict(zip(counters, totals.numpy().tolist(), strict=True)))
-        return _batch(schema, {name: outputs[name] for name in self.transforms}, table, self.config)
+        return to_batch(schema, outputs, table.num_rows, self._labels(table))
 
     def coverage(self) -> dict[str, dict[str, float]]:
         """What `encode_table(count=True)` met so far, by feature: rows, counters, `missing_share`, `unseen_share`."""
@@ -291,26 +303,49 @@ class Encoder:
         """Begins counting anew."""
         self._coverage = Coverage()
 
-    def _read(self, table: pa.Table) -> dict[tuple[str, str], Column]:
-        columns: dict[tuple[str, str], Column] = {}
-        for transform in self.transforms.values():
-            specs = transform.inputs()
-            for spec in specs:
-                key = (spec.name, spec.role)
-                if key not in columns:
-                    columns[key] = read(table, spec)
-            by_name = {spec.name: columns[spec.name, spec.role] for spec in specs}
-            for spec in specs:
-                if spec.aligned_with is not None:
-                    check_aligned(by_name[spec.name], by_name[spec.aligned_with], spec)
-        return columns
+    def _selection(self, features: Collection[str] | None) -> tuple[FeatureSchema, dict[str, Transform[Any]]]:
+        if features is None:
+            return self.schema, self.transforms
+        for name in features:
+            if name not in self.transforms:
+                raise SchemaError(f"{name!r} is not a feature.{nearest(name, self.transforms)}")
+        if not features:
+            raise SchemaError("no feature was selected, so there is nothing to encode")
+        chosen = {name: transform for name, transform in self.transforms.items() if name in features}
+        return self.schema.select(set(features)), chosen
 
-    def _function(self, layout: Layout, count: bool) -> tuple[Any, list[tuple[str, str]]]:
-        key = (layout, count)
+    def _function(self, transforms: Mapping[str, Transform[Any]], layout: Layout, count: bool) -> Traced:
+        key = (tuple(transforms), layout, count)
         with self._lock:
             if key not in self._traced:
-                self._traced[key] = trace(self.transforms, layout, count)
+                self._traced[key] = trace(transforms, layout, count)
             return self._traced[key]
+
+    def _labels(self, table: pa.Table) -> dict[str, NDArray[np.float32]]:
+        names = [f"label/{task}" for task in self.config.tasks]
+        if self.config.data.weight is not None:
+            names.append("weight")
+        return {
+            name: np.asarray(table.column(name).cast(pa.float32()).combine_chunks())
+            for name in names
+            if name in table.column_names
+        }
+
+
+def _read(table: pa.Table, transforms: Mapping[str, Transform[Any]]) -> dict[tuple[str, str], Column]:
+    """Each input once, by name and role."""
+    columns: dict[tuple[str, str], Column] = {}
+    for transform in transforms.values():
+        specs = transform.inputs()
+        for spec in specs:
+            key = (spec.name, spec.role)
+            if key not in columns:
+                columns[key] = read(table, spec)
+        by_name = {spec.name: columns[spec.name, spec.role] for spec in specs}
+        for spec in specs:
+            if spec.aligned_with is not None:
+                check_aligned(by_name[spec.name], by_name[spec.aligned_with], spec)
+    return columns
 
 
 def _inputs(transforms: Mapping[str, Transform[Any]]) -> dict[str, InputSpec]:
@@ -349,53 +384,3 @@ def _check_tables(outputs: Iterable[IdsOutput]) -> None:
                         )
                     ]
                 )
-
-
-def _assemble(schema: FeatureSchema, encoded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    result: dict[str, Tensor] = {}
-    singles = [encoded[output.feature] for output in schema.single_ids]
-    numbers = [encoded[output.feature] for output in schema.numbers]
-    for output in schema.multi_ids:
-        value = encoded[output.feature]
-        ids = value.ids if isinstance(value, WeightedIds) else value
-        result[f"{output.feature}/values"] = ids.flat_values
-        result[f"{output.feature}/row_lengths"] = tf.cast(ids.row_lengths(), tf.int32)
-        if isinstance(value, WeightedIds):
-            result[f"{output.feature}/weights"] = value.weights.flat_values
-    some = (singles or numbers or [result[f"{schema.outputs[0].feature}/row_lengths"]])[0]
-    rows = tf.shape(some)[0]
-    result["ids"] = tf.stack(singles, axis=1) if singles else tf.zeros([rows, 0], tf.int32)
-    result["numbers"] = tf.concat(numbers, axis=1) if numbers else tf.zeros([rows, 0], tf.float32)
-    return result
-
-
-def _batch(
-    schema: FeatureSchema, encoded: Mapping[str, Any], table: pa.Table, config: PipelineConfig
-) -> EncodedBatch:
-    rows = table.num_rows
-    ids = np.empty((rows, len(schema.single_ids)), np.int32)
-    for position, output in enumerate(schema.single_ids):
-        ids[:, position] = encoded[output.feature][0].numpy()
-    numbers = np.empty((rows, sum(output.width for output in schema.numbers)), np.float32)
-    position = 0
-    for number in schema.numbers:
-        numbers[:, position : position + number.width] = encoded[number.feature][0].numpy()
-        position += number.width
-    dense = {"ids": ids, "numbers": numbers, **_labels(table, config)}
-    ragged = {
-        output.feature: RaggedColumn(*(part.numpy() for part in encoded[output.feature]))
-        for output in schema.multi_ids
-    }
-    return EncodedBatch(rows, dense, ragged)
-
-
-def _labels(table: pa.Table, config: PipelineConfig) -> dict[str, NDArray[np.float32]]:
-    names = [f"label/{task}" for task in config.tasks]
-    if config.data.weight is not None:
-        names.append("weight")
-    labels = {}
-    for name in names:
-        if name in table.column_names:
-            column = table.column(name).cast(pa.float32()).combine_chunks()
-            labels[name] = column.to_numpy(zero_copy_only=False)
-    return labels

@@ -16,7 +16,7 @@ from easyrec.features.inputs import InputSpec
 from easyrec.features.lists import cut, drop_missing, pieces_reader, pieces_tensor
 from easyrec.features.outputs import IdsOutput
 from easyrec.features.scope import Scope
-from easyrec.features.tensors import Tensor, WeightedIds, as_ragged, as_text
+from easyrec.features.tensors import Tensor, WeightedIds, as_ragged, as_text, missing
 from easyrec.features.vocabulary import VocabularyFitter
 
 _NUMBER = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*"
@@ -85,9 +85,9 @@ class TagsTransform(Transform[TagsFeature]):
             parallel, malformed = self._split_weights(raw)
         elif self.weights is not None:
             weights = as_ragged(columns[self.weights.name])
-            flat = tf.cast(weights.flat_values, tf.float32)
-            malformed = tf.logical_not(tf.math.is_finite(flat))
-            parallel = [raw, raw.with_flat_values(tf.where(malformed, 1.0, flat))]
+            malformed = missing(weights.flat_values)
+            flat = tf.where(malformed, 1.0, tf.cast(weights.flat_values, tf.float32))
+            parallel = [raw, raw.with_flat_values(flat)]
         if malformed is not None:
             parallel.append(raw.with_flat_values(malformed))
         kept = cut(
