@@ -13,6 +13,7 @@ from evaluation.metrics.registry import METRICS, Metric, get_metric, parse_metri
 from evaluation.protocol import rank_full_catalogue
 from evaluation.ranking import evaluate_ranking
 from evaluation.ranking_result import RankingResult
+from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
 from evaluation.results import EvaluationResult, TaskResult
 from evaluation.uncertainty import Estimate, PairedDifference
 
@@ -24,6 +25,7 @@ __all__ = [
     "Estimate",
     "EvaluationError",
     "EvaluationResult",
+    "Example",
     "Interactions",
     "ItemAttributes",
     "Metric",
@@ -31,6 +33,8 @@ __all__ = [
     "PairedDifference",
     "RankedLists",
     "RankingResult",
+    "RecommendedItem",
+    "ReportPaths",
     "TaskColumns",
     "TaskResult",
     "evaluate",
@@ -43,4 +47,5 @@ __all__ = [
     "parse_metric",
     "rank_full_catalogue",
     "register_metric",
+    "write_report",
 ]

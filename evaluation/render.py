@@ -13,15 +13,17 @@ _MISSING = "–"
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of ready-made texts; the first column is a label, the others align right.
+    """A table of ready-made texts.
 
     Attributes:
         header: Column titles.
         rows: Cells, each row as long as the header.
+        left: Columns that align left; the others, numbers, align right.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    left: frozenset[int] = frozenset({0})
 
     def to_text(self) -> str:
         """Columns padded with spaces, for a terminal."""
@@ -29,8 +31,10 @@ class TextTable:
         widths = [max(len(line[place]) for line in lines) for place in range(len(self.header))]
 
         def line(cells: Sequence[str]) -> str:
-            padded = [cells[0].ljust(widths[0])]
-            padded += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+            padded = [
+                cell.ljust(width) if place in self.left else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            ]
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("-" * width for width in widths)
@@ -38,7 +42,7 @@ class TextTable:
 
     def to_markdown(self) -> str:
         """A pipe table."""
-        marks = [":---", *["---:"] * (len(self.header) - 1)]
+        marks = [":---" if place in self.left else "---:" for place in range(len(self.header))]
         return "\n".join(
             f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
             for cells in (self.header, marks, *self.rows)
@@ -48,12 +52,14 @@ class TextTable:
         """A plain table element; every text is escaped."""
 
         def row(cells: Sequence[str], tag: str) -> str:
-            first = f'<{tag} style="text-align:left">{escape(cells[0])}</{tag}>'
-            rest = "".join(f'<{tag} style="text-align:right">{escape(cell)}</{tag}>' for cell in cells[1:])
-            return f"<tr>{first}{rest}</tr>"
+            sides = ("left" if place in self.left else "right" for place in range(len(cells)))
+            return "".join(
+                f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>'
+                for side, cell in zip(sides, cells, strict=True)
+            )
 
-        body = "".join(row(cells, "td") for cells in self.rows)
-        return f"<table><thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in self.rows)
+        return f"<table><thead><tr>{row(self.header, 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def decimals_for(estimates: Iterable[Estimate]) -> int:

@@ -55,7 +55,7 @@ class TaskResult:
             )
         level = next((one.level for one in self.metrics.values() if one.has_interval), None)
         title = "interval" if level is None else f"{percent(level)} interval"
-        return TextTable([self.name, "value", title, "better", "meaning"], rows)
+        return TextTable([self.name, "value", title, "better", "meaning"], rows, frozenset({0, 3, 4}))
 
     def facts(self) -> str:
         """One line of context, e.g. ``20,000 rows, mean label 0.4810, mean score 0.4702``."""
@@ -63,6 +63,14 @@ class TaskResult:
         if self.type == "multiclass":
             return text
         return f"{text}, mean label {number(self.label_mean)}, mean score {number(self.score_mean)}"
+
+    def remarks(self) -> list[str]:
+        """The notes, and which metrics were left out and why."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(name)
+        left_out = (f"Left out {', '.join(names)}: {reason}." for reason, names in by_reason.items())
+        return [*self.notes, *left_out]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form, see `EvaluationResult.to_dict`."""
@@ -159,7 +167,7 @@ class EvaluationResult:
         parts = []
         for task in self.tasks.values():
             parts.append(f"### {task.name} ({task.type})\n\n{task.facts()}.\n\n{task.table().to_markdown()}")
-            parts += [f"- {note}" for note in _remarks(task)]
+            parts += [f"- {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()]) + "\n"
 
     def __str__(self) -> str:
@@ -167,7 +175,7 @@ class EvaluationResult:
         parts = []
         for task in self.tasks.values():
             parts.append(f"{task.name} ({task.type}): {task.facts()}\n\n{task.table().to_text()}")
-            parts += [f"Note: {note}" for note in _remarks(task)]
+            parts += [f"Note: {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()])
 
     def _repr_html_(self) -> str:
@@ -175,12 +183,5 @@ class EvaluationResult:
         for task in self.tasks.values():
             title = escape(f"{task.name} ({task.type}): {task.facts()}")
             parts.append(f"<p><b>{title}</b></p>{task.table().to_html()}")
-            parts += [f"<p>{escape(note)}</p>" for note in _remarks(task)]
+            parts += [f"<p>{escape(note)}</p>" for note in task.remarks()]
         return "".join([*parts, f"<p>{escape(self.method())}</p>"])
-
-
-def _remarks(task: TaskResult) -> list[str]:
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in task.left_out.items():
-        by_reason.setdefault(reason, []).append(name)
-    return [*task.notes, *(f"Left out {', '.join(names)}: {reason}." for reason, names in by_reason.items())]

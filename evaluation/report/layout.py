@@ -1,0 +1,282 @@
+"""The parts of the HTML page: tables as cells, plots as inline SVG. The template only places them."""
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from evaluation.metrics.registry import get_metric
+from evaluation.ranking_result import RankingResult, metric_title
+from evaluation.render import decimals_for, interval_text, number, p_value_text, percent
+from evaluation.report import plots
+from evaluation.report.content import Report
+from evaluation.report.theme import THEMED, inline_svg
+from evaluation.report.training_log import training_curves
+from evaluation.results import TaskResult
+from evaluation.uncertainty import Estimate
+
+_MAX_TRAINING_PLOTS = 8
+# Columns of a coverage table whose numbers from 0 to 1 are shares of rows.
+_SHARES = ("missing", "unseen", "share", "coverage", "unknown", "oov", "empty", "null", "truncated", "rate")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell.
+
+    Attributes:
+        text: Main text.
+        small: Smaller text under it.
+        share: Length of a bar behind the text, 0 to 1; None for no bar.
+        is_text: Whether it aligns left.
+    """
+
+    text: str
+    small: str = ""
+    share: float | None = None
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table row; `role` is "model", "reference" or empty."""
+
+    cells: Sequence[Cell]
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a header."""
+
+    header: Sequence[Cell]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with its heading and a line that says how to read it."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
+class PlotMaker:
+    """Draws figures for one page and gives each a name of its own."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, title: str, figure: Figure, caption: str = "") -> Plot:
+        """Draw one figure."""
+        self._count += 1
+        return Plot(title, inline_svg(figure, f"plot{self._count}", title), caption)
+
+
+def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Key facts as pairs of text."""
+    return [(str(name).replace("_", " "), plain(value)) for name, value in summary.items()]
+
+
+def plain(value: Any) -> str:
+    """A fact for people: thousands apart, four digits of a fraction, lists with commas."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, numbers.Integral):
+        return f"{int(value):,}".replace("-", "−")
+    if isinstance(value, numbers.Real):
+        return _four_digits(float(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(one)}" for key, one in value.items())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ", ".join(plain(one) for one in value)
+    return str(value)
+
+
+def _four_digits(value: float) -> str:
+    if not math.isfinite(value):
+        return "–"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        decimals = 0 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{decimals}f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+    return f"{value:.3g}".replace("-", "−")
+
+
+def comparison_table(ranking: RankingResult, model: str | None) -> Table:
+    """Models by the primary metric, beside their paired difference from the reference."""
+    name = ranking.primary
+    decimals = decimals_for([one[name] for one in ranking.models.values()])
+    header = [Cell("model", is_text=True), Cell(metric_title(name))]
+    if ranking.differences:
+        header += [Cell(f"against {ranking.reference}"), Cell("p"), Cell("users won / lost")]
+    rows = []
+    for one in ranking.by_primary():
+        cells = [Cell(one, is_text=True), _estimate_cell(ranking.models[one][name], decimals)]
+        if one in ranking.differences:
+            gap = ranking.differences[one][name]
+            cells += [
+                _estimate_cell(gap.difference, decimals, signed=True),
+                Cell(p_value_text(gap.p_value, 2 / (ranking.resamples + 1))),
+                Cell(f"{number(100 * gap.win_rate, 0)} / {percent(gap.loss_rate)}"),
+            ]
+        elif ranking.differences:
+            cells += [Cell("reference"), Cell("–"), Cell("–")]
+        rows.append(Row(cells, _role(one, ranking, model)))
+    return Table(header, rows)
+
+
+def cutoff_tables(ranking: RankingResult, model: str | None) -> list[tuple[int, Table]]:
+    """All metrics of all models, one table per cut-off."""
+    return [(k, _cutoff_table(ranking, k, model)) for k in ranking.ks]
+
+
+def _cutoff_table(ranking: RankingResult, k: int, model: str | None) -> Table:
+    text = ranking.table(k)
+    rows = [
+        Row([Cell(cells[0], is_text=True), *map(Cell, cells[1:])], _role(cells[0], ranking, model))
+        for cells in text.rows
+    ]
+    return Table([Cell(text.header[0], is_text=True), *map(Cell, text.header[1:])], rows)
+
+
+def _role(name: str, ranking: RankingResult, model: str | None) -> str:
+    if name == model:
+        return "model"
+    return "reference" if name == ranking.reference else ""
+
+
+def _estimate_cell(estimate: Estimate, decimals: int, *, signed: bool = False) -> Cell:
+    small = interval_text(estimate, decimals, signed=signed) if estimate.has_interval else ""
+    return Cell(number(estimate.value, decimals, signed=signed), small)
+
+
+def ranking_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
+    """The overview, and each metric against k."""
+    title = f"{metric_title(ranking.primary)} by model"
+    caption = "Dots are means over users, bars their intervals."
+    result = [draw(title, plots.ranking_overview(ranking, model, THEMED), caption)]
+    if len(ranking.ks) > 1:
+        bases = dict.fromkeys(name.partition("@")[0] for name in ranking.metrics)
+        result += [
+            draw(f"{metric_title(base)} against k", plots.metric_by_k(ranking, base, model, THEMED))
+            for base in bases
+        ]
+    return result
+
+
+def task_table(task: TaskResult) -> Table:
+    """Metrics of one task with meaning, value and interval."""
+    rows = []
+    for name, estimate in task.metrics.items():
+        metric = get_metric(name)
+        decimals = decimals_for([estimate])
+        better = "higher is better" if metric.higher_is_better else "lower is better"
+        rows.append(
+            Row(
+                [
+                    Cell(name, f"{estimate.note or metric.doc}; {better}", is_text=True),
+                    Cell(number(estimate.value, decimals)),
+                    Cell(interval_text(estimate, decimals)),
+                ]
+            )
+        )
+    level = next((one.level for one in task.metrics.values() if one.has_interval), None)
+    title = "interval" if level is None else f"{percent(level)} interval"
+    return Table([Cell("metric", is_text=True), Cell("value"), Cell(title)], rows)
+
+
+def task_plots(task: TaskResult, draw: PlotMaker) -> list[Plot]:
+    """ROC, precision-recall, calibration and histogram of a binary task."""
+    curves = task.curves
+    if curves is None:
+        return []
+    result = [
+        draw("ROC curve", plots.roc_plot(curves, THEMED), "Dashed: chance."),
+        draw(
+            "Precision and recall",
+            plots.precision_recall_plot(curves, THEMED),
+            f"Dashed: share of positives, {number(curves.positive_share, 3)}.",
+        ),
+    ]
+    if "log_loss" not in task.left_out:
+        caption = "On the dashed line scores mean what they say. Ten bins of equal weight."
+        result.append(draw("Calibration", plots.calibration_plot(curves, THEMED), caption))
+    caption = "Each colour adds up to 1. The less they overlap, the better."
+    return [*result, draw("Scores by label", plots.score_histogram(curves, THEMED), caption)]
+
+
+def training_plots(log: Sequence[Mapping[str, Any]], draw: PlotMaker) -> list[Plot]:
+    """A plot per quantity in the training log."""
+    axis, curves = training_curves(log)
+    chosen = list(curves.items())[:_MAX_TRAINING_PLOTS]
+    return [
+        draw(quantity.replace("_", " "), plots.training_plot(axis, series, THEMED))
+        for quantity, series in chosen
+    ]
+
+
+def coverage_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Feature coverage; shares get a bar."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    is_text = {name: not any(isinstance(row.get(name), numbers.Real) for row in rows) for name in names}
+    header = [Cell(name.replace("_", " "), is_text=is_text[name]) for name in names]
+    return Table(
+        header, [Row([_coverage_cell(name, row.get(name), is_text[name]) for name in names]) for row in rows]
+    )
+
+
+def _coverage_cell(name: str, value: Any, is_text: bool) -> Cell:
+    is_share = any(part in name.lower() for part in _SHARES)
+    if is_share and isinstance(value, numbers.Real) and not isinstance(value, bool | numbers.Integral):
+        share = float(value)
+        if 0 <= share <= 1:
+            return Cell(percent(share, 1 if 0 < share < 0.995 else 0), share=share)
+    return Cell(plain(value), is_text=is_text)
+
+
+def page(report: Report) -> dict[str, Any]:
+    """Everything the template places, by name."""
+    draw = PlotMaker()
+    ranking, evaluation = report.ranking, report.evaluation
+    return {
+        "report": report,
+        "verdicts": report.verdicts(),
+        "facts": facts(report.summary),
+        "ranking": ranking
+        and {
+            "facts": ranking.facts(),
+            "method": ranking.method(),
+            "comparison": comparison_table(ranking, report.model),
+            "plots": ranking_plots(ranking, report.model, draw),
+            "by_k": cutoff_tables(ranking, report.model),
+            "verdicts": [
+                ranking.verdict(name) for name in ranking.by_primary() if name in ranking.differences
+            ],
+        },
+        "evaluation": evaluation
+        and {
+            "method": evaluation.method(),
+            "tasks": [
+                {
+                    "name": task.name,
+                    "type": task.type,
+                    "facts": task.facts(),
+                    "table": task_table(task),
+                    "plots": task_plots(task, draw),
+                    "remarks": task.remarks(),
+                }
+                for task in evaluation.tasks.values()
+            ],
+        },
+        "training": training_plots(report.training_log, draw),
+        "coverage": coverage_table(report.coverage) if report.coverage else None,
+        "examples": report.examples,
+        "versions": [(str(name), str(version)) for name, version in report.versions.items()],
+    }

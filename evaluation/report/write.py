@@ -1,0 +1,116 @@
+"""Writing a report: `write_report` is the one function a caller needs."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+
+from evaluation.errors import EvaluationError
+from evaluation.ranking_result import RankingResult
+from evaluation.report import layout
+from evaluation.report.content import Example, Report, coverage_rows, examples_of, main_model
+from evaluation.report.markdown import to_markdown
+from evaluation.results import EvaluationResult
+
+
+class ReportPaths(NamedTuple):
+    """The files of a report."""
+
+    json: Path
+    markdown: Path
+    html: Path
+
+
+def write_report(
+    directory: str | Path,
+    *,
+    title: str,
+    evaluation: EvaluationResult | None = None,
+    ranking: RankingResult | None = None,
+    model: str | None = None,
+    summary: Mapping[str, Any] | None = None,
+    training_log: Sequence[Mapping[str, Any]] | None = None,
+    coverage: Any = None,
+    examples: Sequence[Example | Mapping[str, Any]] | None = None,
+    config_text: str | None = None,
+    versions: Mapping[str, str] | None = None,
+    command: str | None = None,
+) -> ReportPaths:
+    """Write ``report.json``, ``report.md`` and ``report.html``; whatever is not given is left out.
+
+    The HTML page needs no other file and no network. An older report is replaced file by file, each at once.
+
+    Args:
+        directory: Where to write; created if missing.
+        title: Heading of the report.
+        evaluation: Result of `evaluate`.
+        ranking: Result of `evaluate_ranking`.
+        model: Which model of `ranking` the report is about; by default the first that is neither the reference nor
+            a baseline.
+        summary: Key facts, e.g. ``{"rows": 100_000, "training time": "41 s"}``.
+        training_log: Entries of the training log, e.g. ``{"step": 100, "train/loss": 0.51, "eval/auc": 0.78}``.
+        coverage: Feature coverage: a DataFrame, a list of mappings, or mappings by feature, e.g. ``{"age":
+            {"missing": 0.02, "unseen": 0.0}}``. Fractions in columns such as "missing" or "unseen" are shares.
+        examples: Example lists, as `Example` or as mappings with its keys.
+        config_text: The configuration as text.
+        versions: Versions of libraries.
+        command: The command that reproduces the run.
+
+    Returns:
+        Paths of the three files.
+
+    Raises:
+        DataError: Coverage, examples or facts of an unknown form.
+        EvaluationError: `model` is not in `ranking`, or a file cannot be written.
+    """
+    report = Report(
+        title=title,
+        model=main_model(ranking, model),
+        evaluation=evaluation,
+        ranking=ranking,
+        summary=summary or {},
+        training_log=training_log or (),
+        coverage=coverage_rows(coverage),
+        examples=examples_of(examples),
+        config_text=config_text or "",
+        versions=versions or {},
+        command=command or "",
+    )
+    folder = Path(directory)
+    texts = {
+        "report.json": json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        "report.md": to_markdown(report),
+        "report.html": to_html(report),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            _replace(folder / name, text)
+    except OSError as error:
+        raise EvaluationError(f"The report cannot be written to {folder}: {error}") from error
+    return ReportPaths(*(folder / name for name in texts))
+
+
+def to_html(report: Report) -> str:
+    """The report as one HTML page."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("evaluation.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(layout.page(report))
+
+
+def _replace(path: Path, text: str) -> None:
+    # Written beside and moved, so that an interrupted write never leaves half a report.
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
