@@ -32,6 +32,7 @@ class Dice(keras.layers.Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.momentum = momentum
+        self.supports_masking = True
         self.normalization = keras.layers.BatchNormalization(
             epsilon=epsilon, momentum=momentum, center=False, scale=False, name="normalization"
         )

@@ -53,7 +53,7 @@ class MultiGateMixtureOfExperts(keras.layers.Layer):
         if tasks < 1 or experts < 1:
             raise ValueError(f"tasks and experts must be positive, got {tasks} and {experts}")
         self.tasks = tasks
-        self.expert_options = {
+        self.expert_options: dict[str, Any] = {
             "hidden_units": tuple(hidden_units),
             "activation": activation,
             "dropout": dropout,

@@ -48,6 +48,7 @@ class MLP(keras.layers.Layer):
         self.batch_norm = batch_norm
         self.l2 = l2
         self.steps: list[keras.layers.Layer] = []
+        self.supports_masking = True
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates the layers; their names do not depend on what else the process has created."""

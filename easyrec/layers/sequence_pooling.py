@@ -42,6 +42,9 @@ class SequencePooling(keras.layers.Layer):
             return total / ops.maximum(length, 1.0)
         return total / ops.sqrt(ops.maximum(length, 1.0)) if self.mode == "sqrtn" else total
 
+    def compute_mask(self, *inputs: Any, **masks: Any) -> None:
+        """The output has no positions left to mask."""
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {**super().get_config(), "mode": self.mode}

@@ -49,7 +49,7 @@ class TargetAttention(keras.layers.Layer):
         # Under softmax a bias would move all scores alike and change nothing.
         self.score = keras.layers.Dense(1, use_bias=not softmax, name="score")
 
-    def build(self, target_shape: tuple[int | None, ...], sequence_shape: tuple[int | None, ...]) -> None:
+    def build(self, target_shape: tuple[Any, ...], sequence_shape: tuple[Any, ...]) -> None:
         """Creates the scoring network.
 
         Raises:
@@ -72,6 +72,9 @@ class TargetAttention(keras.layers.Layer):
         scores = self.score(self.scorer(pairs, training=training, mask=mask))[..., 0]  # [B, L]
         weights = self._normalized(scores, mask, sequence.shape[-1]) if self.softmax else scores * mask
         return ops.sum(weights[..., None] * sequence, axis=1)
+
+    def compute_mask(self, *inputs: Any, **masks: Any) -> None:
+        """The output has no positions left to mask."""
 
     @staticmethod
     def _normalized(scores: tf.Tensor, mask: tf.Tensor, width: int) -> tf.Tensor:

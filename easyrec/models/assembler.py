@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from easyrec.features.outputs import FeatureSchema, IdsOutput
+from easyrec.features.outputs import FeatureSchema
 from easyrec.layers import NumberEmbedding, SequencePooling
-from easyrec.models.inputs import Block, ModelInputs, SequenceInput
+from easyrec.models.inputs import Block, ModelInputs, SequenceInput, table_owner
 
 
 @keras.saving.register_keras_serializable(package="easyrec")
@@ -130,9 +130,3 @@ class InputAssembler(keras.layers.Layer):
         if self._kernel is not None:
             blocks.append(Block(numbers.features, numbers.values[:, :, None] * self._kernel))
         return blocks
-
-
-def table_owner(schema: FeatureSchema, sequence: IdsOutput) -> str | None:
-    """The single-valued feature whose table a sequence shares, or None if the table is its own."""
-    owners = (output.feature for output in schema.single_ids if output.table == sequence.table)
-    return next(owners, None)

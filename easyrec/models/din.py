@@ -9,10 +9,11 @@ import tensorflow as tf
 from keras import ops
 
 from easyrec.config.models import DINConfig
+from easyrec.errors import ConfigError
 from easyrec.features.outputs import FeatureSchema
 from easyrec.layers import TargetAttention
 from easyrec.models.base import RecModel
-from easyrec.models.inputs import ModelInputs
+from easyrec.models.inputs import ModelInputs, table_owner
 
 
 class DIN(RecModel):
@@ -23,6 +24,9 @@ class DIN(RecModel):
 
     The candidate of a sequence is the id feature it is `of`; a sequence of its own is pooled like tags.
 
+    Raises:
+        ConfigError: There is no sequence of an id feature.
+
     References:
         Zhou et al. 2018, Deep Interest Network for Click-Through Rate Prediction, equation 3 and figure 2.
     """
@@ -31,17 +35,24 @@ class DIN(RecModel):
 
     def __init__(self, config: DINConfig, schema: FeatureSchema, task_units: Sequence[int]) -> None:
         super().__init__(config, schema, task_units)
-        candidates = {output.table for output in schema.single_ids}
-        attended = [o.feature for o in schema.multi_ids if o.sequence and o.table in candidates]
+        owners = {
+            output.feature: table_owner(schema, output) for output in schema.multi_ids if output.sequence
+        }
+        self.item = {sequence: owner for sequence, owner in owners.items() if owner is not None}
+        if not self.item:
+            raise ConfigError(
+                "din attends over behaviour sequences, but no feature is a `sequence` that is `of` an id feature of "
+                "the model"
+            )
         # Numbered, since the name of a feature may hold characters that the name of a layer may not.
         self.attention = {
-            feature: TargetAttention(
+            sequence: TargetAttention(
                 config.attention_units,
                 config.attention_activation,
                 config.softmax,
                 name=f"attention_{index}",
             )
-            for index, feature in enumerate(attended)
+            for index, sequence in enumerate(self.item)
         }
         self.deep = self.mlp()
         self.logits = keras.layers.Dense(self.units, name="logits")
@@ -50,11 +61,9 @@ class DIN(RecModel):
         """Logits [B, units]."""
         interests = []
         for name, attention in self.attention.items():
-            sequence = inputs.sequences[name]
-            candidate = inputs.embedding(sequence.of)
-            interests.append(
-                attention(candidate, sequence.values, sequence.mask, training=training)
-            )  # [B, D]
+            values, mask, _ = inputs.sequences[name]  # [B, L, D], [B, L]
+            item = inputs.embedding(self.item[name])
+            interests.append(attention(item, values, mask, training=training))  # [B, D]
         rest = inputs.drop(self.attention).flat
         hidden = self.deep(ops.concatenate([*interests, rest], axis=1), training=training)
         return self.logits(hidden)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from easyrec.config.features import Side
 from easyrec.errors import ConfigError, Problem, nearest
-from easyrec.features.outputs import FeatureSchema
+from easyrec.features.outputs import FeatureSchema, IdsOutput
 
 
 @dataclass(frozen=True)
@@ -211,6 +211,12 @@ def matching_features(schema: FeatureSchema, patterns: Iterable[str] | None, pat
     if problems:
         raise ConfigError(problems)
     return set().union(*matches.values())
+
+
+def table_owner(schema: FeatureSchema, sequence: IdsOutput) -> str | None:
+    """The single-valued feature whose table a sequence shares, or None if the table is its own."""
+    owners = (output.feature for output in schema.single_ids if output.table == sequence.table)
+    return next(owners, None)
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:

@@ -21,9 +21,9 @@ from easyrec.config.tasks import TASKS
 from easyrec.embedding.collection import EmbeddingCollection
 from easyrec.errors import ConfigError, Problem
 from easyrec.features.outputs import FeatureSchema, IdsOutput
-from easyrec.models.assembler import InputAssembler, table_owner
+from easyrec.models.assembler import InputAssembler
 from easyrec.models.base import RecModel, TowerModel
-from easyrec.models.inputs import ModelInputs, matching_features
+from easyrec.models.inputs import ModelInputs, matching_features, table_owner
 from easyrec.models.retrieval import ItemSampling, Towers
 from easyrec.models.sides import SideSplit, number_columns
 from easyrec.models.tasks import Head, RetrievalHead

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.easyrec.models import conformance as suite
 
 from easyrec.config.models import MODELS, DeepModelConfig
+from tests.easyrec.models import conformance as suite
 
 BINARY = {"liked": {"type": "binary"}}
 RETRIEVAL = {"taken": {"type": "retrieval"}}
