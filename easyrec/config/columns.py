@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,19 @@ SCALAR: frozenset[ColumnKind] = frozenset({"string", "int", "float", "bool", "ti
 """Kinds with one value a row."""
 LISTS: frozenset[ColumnKind] = frozenset({"list<string>", "list<int>", "list<float>"})
 """Kinds with several values a row."""
+
+KIND_NAMES: Mapping[ColumnKind, str] = {
+    "string": "text",
+    "int": "integers",
+    "float": "floating-point numbers",
+    "bool": "true or false",
+    "timestamp": "timestamps",
+    "list<string>": "lists of text",
+    "list<int>": "lists of integers",
+    "list<float>": "lists of floating-point numbers",
+    "map": "maps",
+}
+"""Kinds in words, for messages: "the column 'x' holds ..."."""
 
 
 @dataclass(frozen=True)

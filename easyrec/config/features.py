@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from easyrec.config.base import StrictModel, TypedConfig
+from easyrec.config.columns import KIND_NAMES, LISTS, ColumnKind
 from easyrec.config.embedding import Initializer
 from easyrec.registry import Registry
 
@@ -17,18 +19,67 @@ Pooling = Literal["sum", "mean", "max", "sqrtn"]
 class FeatureConfig(TypedConfig):
     """Options that every feature has."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ()
+    """Kinds of columns that this feature type reads; empty for all."""
+
     column: str | None = None
     """Source column; the feature's own name unless given."""
     side: Side | None = None
     """Whom it describes: `user`, `item` or `context`. Found from the keys and tables unless given."""
 
+    @property
+    def embedded(self) -> bool:
+        """Whether it has an embedding."""
+        return False
+
     def columns(self, name: str) -> list[str]:
         """The source columns of the feature called `name`."""
         return [self.column or name]
 
+    @classmethod
+    def settled(cls, written: Mapping[str, Any]) -> frozenset[str]:
+        """Options that an entry leaves no choice about, so that `defaults` does not apply to them.
+
+        Args:
+            written: The entry as it was written.
+        """
+        return frozenset()
+
+    def misfit(self, name: str, kinds: Mapping[str, ColumnKind]) -> str | None:
+        """Why the feature called `name` cannot read its columns, with a way out; None if it can.
+
+        Args:
+            name: Name of the feature.
+            kinds: What the values of each of its source columns are.
+        """
+        for column in self.columns(name):
+            if self.accepts and kinds[column] not in self.accepts:
+                return (
+                    f"the column {column!r} holds {KIND_NAMES[kinds[column]]}, which `type: {self.type}` does not "
+                    f"read{_way_out(kinds[column], self.accepts)}"
+                )
+        return None
+
+
+def _way_out(kind: ColumnKind, accepts: tuple[ColumnKind, ...]) -> str:
+    if kind in LISTS or kind == "map":
+        return "; lists are for `type: tags` and `type: sequence`"
+    if "int" not in accepts and "float" not in accepts and accepts:
+        return "; single values are for `type: id` and `type: number`"
+    if kind == "float":
+        return "; cast it to int64 or string under `columns:` of its file, or use `type: number`"
+    if kind == "string":
+        return "; cast it to float64 under `columns:` of its file, or use `type: id`"
+    return "; cast it under `columns:` of its file"
+
 
 class EmbeddedFeature(FeatureConfig):
     """Options of features that look rows up in an embedding table."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it has an embedding."""
+        return True
 
     embedding_dim: int | None = Field(None, ge=1)
     """Width of the embedding; `embedding.dim` unless given."""
@@ -110,6 +161,7 @@ Vocabulary = Annotated[
 class IdFeature(EmbeddedFeature):
     """One categorical value: a user, an item, a city."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ("string", "int", "bool")
     type: Literal["id"] = "id"
     vocabulary: Vocabulary = FittedVocabulary()
     """Where ids come from: `fitted`, a list of values, `{path: FILE}`, `{buckets: N}`, `{size: N}`."""
@@ -118,6 +170,7 @@ class IdFeature(EmbeddedFeature):
 class TagsFeature(EmbeddedFeature):
     """Several categorical values in one cell: a list column, a map column, or text with a separator."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ("string", "list<string>", "list<int>", "map")
     type: Literal["tags"] = "tags"
     vocabulary: Vocabulary = FittedVocabulary()
     """Where ids come from, as for `id`."""
@@ -139,12 +192,24 @@ class TagsFeature(EmbeddedFeature):
         return self
 
     def columns(self, name: str) -> list[str]:
+        """The column itself, and that of the weights."""
         return [self.column or name, *([self.weights] if self.weights else [])]
+
+    def misfit(self, name: str, kinds: Mapping[str, ColumnKind]) -> str | None:
+        """As for every feature; text also needs a separator."""
+        column = self.column or name
+        if self.weights is not None and kinds[self.weights] not in ("list<float>", "list<int>", "string"):
+            return f"`weights` must be a list of numbers; {self.weights!r} holds {KIND_NAMES[kinds[self.weights]]}"
+        if kinds[column] == "string" and self.separator is None:
+            return f"the column {column!r} holds text; say what stands between its values with `separator`"
+        values = {**kinds, self.weights: self.accepts[0]} if self.weights else kinds
+        return super().misfit(name, values)
 
 
 class NumberFeature(EmbeddedFeature):
     """A number: used as it is, normalised, cut into buckets, or embedded."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ("int", "float", "bool")
     type: Literal["number"] = "number"
     normalize: Literal["none", "log1p", "zscore", "minmax"] | None = None
     """Fitted on the training data; `zscore` unless `buckets` or `boundaries` are given."""
@@ -172,6 +237,17 @@ class NumberFeature(EmbeddedFeature):
         return self
 
     @property
+    def embedded(self) -> bool:
+        """Whether it has an embedding: one for each bucket, or one that the number is multiplied with."""
+        return self.bucketized or self.embedding
+
+    @classmethod
+    def settled(cls, written: Mapping[str, Any]) -> frozenset[str]:
+        """A number in buckets is neither normalised nor multiplied with a vector."""
+        bucketized = written.get("buckets") is not None or written.get("boundaries") is not None
+        return frozenset({"normalize", "embedding"}) if bucketized else frozenset()
+
+    @property
     def bucketized(self) -> bool:
         """Whether the number becomes a bucket id."""
         return self.buckets is not None or self.boundaries is not None
@@ -191,6 +267,7 @@ class History(StrictModel):
 class SequenceFeature(EmbeddedFeature):
     """An ordered list of ids, oldest first, such as the last items a user liked."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ("string", "list<string>", "list<int>")
     type: Literal["sequence"] = "sequence"
     of: str | None = None
     """The `id` feature whose vocabulary and embedding table it shares; it has its own when not given."""
@@ -205,10 +282,24 @@ class SequenceFeature(EmbeddedFeature):
     history: History | None = None
     """Build it from the interactions; done by default when the data have no such column."""
 
+    @classmethod
+    def settled(cls, written: Mapping[str, Any]) -> frozenset[str]:
+        """A sequence of another feature's ids has its table."""
+        shared = {"vocabulary", "embedding_dim", "table", "initializer"}
+        return frozenset(shared) if written.get("of") is not None else frozenset()
+
+    def misfit(self, name: str, kinds: Mapping[str, ColumnKind]) -> str | None:
+        """As for every feature; text also needs a separator."""
+        column = self.column or name
+        if kinds[column] == "string" and self.separator is None:
+            return f"the column {column!r} holds text; say what stands between its values with `separator`"
+        return super().misfit(name, kinds)
+
 
 class CrossFeature(EmbeddedFeature):
     """The combination of two or more columns as one hashed id."""
 
+    accepts: ClassVar[tuple[ColumnKind, ...]] = ("string", "int", "bool")
     type: Literal["cross"] = "cross"
     of: list[str] = Field(min_length=2)
     """The columns that are crossed."""
@@ -216,6 +307,7 @@ class CrossFeature(EmbeddedFeature):
     """How many ids the combinations share."""
 
     def columns(self, name: str) -> list[str]:
+        """The columns that are crossed."""
         return list(self.of)
 
 

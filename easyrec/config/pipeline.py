@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from easyrec.config.base import OneOf, StrictModel
 from easyrec.config.data import DataConfig
 from easyrec.config.embedding import EmbeddingConfig
 from easyrec.config.features import FEATURES, FeatureConfig
+from easyrec.config.locations import Locations
 from easyrec.config.models import MODELS, ModelConfig
 from easyrec.config.tasks import TASKS, TaskConfig
 from easyrec.config.training import TrainingConfig
@@ -70,3 +71,16 @@ class PipelineConfig(StrictModel):
     """What is exported."""
     output: str = "runs"
     """Folder that runs are written to, each in a folder of its own."""
+
+    _locations: Locations = PrivateAttr(default_factory=Locations)
+
+    @property
+    def locations(self) -> Locations:
+        """Where each value was written; empty for a configuration made in Python."""
+        return self._locations
+
+    def with_locations(self, locations: Locations) -> PipelineConfig:
+        """The same configuration, written at `locations`."""
+        copy = self.model_copy()
+        copy._locations = locations
+        return copy

@@ -1,0 +1,81 @@
+"""Rules on `training`, `evaluation` and `export`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from easyrec.config.paths import Path
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.errors import nearest
+
+Findings = Iterator[tuple[Path, str]]
+
+
+def metrics_to_watch_exist(config: PipelineConfig) -> Findings:
+    """Early stopping and checkpoints watch `<task>/<metric>` or `ranking/<metric>`, on evaluation rows that exist."""
+    training = config.training
+    watched: list[tuple[Path, str | None]] = [
+        (("training", "checkpoints", "metric"), training.checkpoints.metric),
+    ]
+    if training.early_stopping is not None:
+        watched.append((("training", "early_stopping", "metric"), training.early_stopping.metric))
+        if config.data.eval is None and config.data.split is None:
+            yield (
+                ("training", "early_stopping"),
+                "early stopping watches evaluation rows; give `data.eval` or `data.split`",
+            )
+    for path, name in watched:
+        if name is not None:
+            yield from _watchable(path, name, config)
+
+
+def _watchable(path: Path, name: str, config: PipelineConfig) -> Findings:
+    known = [
+        f"{task}/{metric}" for task, config_ in config.tasks.items() for metric in config_.effective_metrics
+    ]
+    scope, slash, _ = name.partition("/")
+    if not slash:
+        yield (
+            path,
+            f"a metric is called `<task>/<metric>` or `ranking/<metric>`, got {name!r}.{nearest(name, known)}",
+        )
+    elif scope == "ranking":
+        for key in ("user", "item"):
+            if getattr(config.data.keys, key) is None:
+                yield path, f"{name!r} is of ranked lists, which need `data.keys.{key}`"
+        if config.evaluation.ranking is False:
+            yield path, f"{name!r} is of ranked lists, which `evaluation.ranking: false` turns off"
+    elif scope not in config.tasks:
+        yield path, f"no task {scope!r} in {name!r}.{nearest(scope, [*config.tasks, 'ranking'])}"
+    elif name not in known:
+        yield (
+            path,
+            f"the task {scope!r} does not report {name!r}; list it in `tasks.{scope}.metrics`.{nearest(name, known)}",
+        )
+
+
+def list_lengths_are_positive(config: PipelineConfig) -> Findings:
+    """`evaluation.k` holds one or more different lengths of at least 1."""
+    lengths = config.evaluation.k
+    if not lengths:
+        yield ("evaluation", "k"), "give one or more lengths of ranked lists, such as [5, 10]"
+    for index, length in enumerate(lengths):
+        if length < 1:
+            yield (
+                ("evaluation", "k", index),
+                f"a list of {length} items cannot be judged; lengths are 1 or more",
+            )
+    for length, count in Counter(lengths).items():
+        if count > 1:
+            yield ("evaluation", "k"), f"the length {length} is given {count} times"
+
+
+def exported_checkpoint_is_named(config: PipelineConfig) -> Findings:
+    """`export.checkpoint` is `best`, `last` or the number of a step."""
+    name = config.export.checkpoint
+    if name not in ("best", "last") and not name.isdecimal():
+        yield ("export", "checkpoint"), f"`best`, `last` or the number of a step, got {name!r}"
+
+
+TRAINING_RULES = (metrics_to_watch_exist, list_lengths_are_positive, exported_checkpoint_is_named)
