@@ -41,8 +41,9 @@ def focal(labels: tf.Tensor, logits: tf.Tensor, gamma: float = 2.0, alpha: float
     positive, negative = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
     # log(1 - p) = log_sigmoid(-logit): powers taken through the logarithm have finite gradients at p = 0 and 1.
     log_p, log_not_p = tf.math.log_sigmoid(logits), tf.math.log_sigmoid(-logits)
-    hit = -positive * tf.exp(gamma * log_not_p) * log_p
-    miss = -negative * tf.exp(gamma * log_p) * log_not_p
+    # Below e^-80 the factor beside a power is as small as the power itself, and gamma times more would overflow.
+    hit = -positive * tf.exp(gamma * tf.maximum(log_not_p, -80.0)) * log_p
+    miss = -negative * tf.exp(gamma * tf.maximum(log_p, -80.0)) * log_not_p
     return labels * hit + (1.0 - labels) * miss
 
 
