@@ -1,7 +1,7 @@
 """Losses of one example at a time.
 
-All take `labels` [B] float and `logits`, and return [B]. They stay finite, and so do their gradients, at logits of any
-size that float32 holds.
+All take `labels` [B] float and `logits`, and return [B]. Values and gradients stay finite at logits up to 1e30 in size;
+a squared error, of course, up to 1e19 only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def focal(labels: tf.Tensor, logits: tf.Tensor, gamma: float = 2.0, alpha: float
     positive, negative = (1.0, 1.0) if alpha is None else (alpha, 1.0 - alpha)
     # log(1 - p) = log_sigmoid(-logit): powers taken through the logarithm have finite gradients at p = 0 and 1.
     log_p, log_not_p = tf.math.log_sigmoid(logits), tf.math.log_sigmoid(-logits)
-    # Below e^-80 the factor beside a power is as small as the power itself, and gamma times more would overflow.
+    # A power of e^-80 is zero beside any loss; without the limit its gradient would be 0 times infinity.
     hit = -positive * tf.exp(gamma * tf.maximum(log_not_p, -80.0)) * log_p
     miss = -negative * tf.exp(gamma * tf.maximum(log_p, -80.0)) * log_not_p
     return labels * hit + (1.0 - labels) * miss
