@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,14 @@ class Source:
                 position += rows
         self.num_rows = position
 
+    def with_types(self, types: Mapping[str, pa.DataType]) -> Source:
+        """The same rows with some columns read as other types; a value that does not fit is an error when it is read."""
+        other = copy.copy(self)
+        other.schema = pa.schema(
+            [column.with_type(types.get(column.name, column.type)) for column in self.schema]
+        )
+        return other
+
     def segments(self, max_rows: int) -> list[Segment]:
         """All rows, in order, in segments of at most `max_rows` rows that do not cross row groups."""
         cut = []
@@ -134,6 +143,13 @@ class Source:
         names = self.schema.names if columns is None else list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
+
+    @property
+    def name(self) -> str:
+        """The first file, for messages."""
+        return (
+            self._names[0] if len(self._names) == 1 else f"{self._names[0]} and {len(self._names) - 1} more"
+        )
 
     def place(self, row: int) -> str:
         """Where a row is, in words: the file and the row within it, counted from 1."""

@@ -1,0 +1,152 @@
+"""START HERE: from the `data` part of a configuration to chunks of rows with all columns that features need."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+
+import pyarrow as pa
+
+from easyrec.config.columns import ColumnInfo
+from easyrec.config.data import SourceConfig
+from easyrec.config.features import NumberFeature, SequenceFeature, TagsFeature
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.data.bound import BoundDataset
+from easyrec.data.column_types import kind_of, unify
+from easyrec.data.join import KeyedTable, Side
+from easyrec.data.report import DataReport
+from easyrec.data.source import Source, open_source
+from easyrec.data.store import Store
+from easyrec.errors import ConfigError, SchemaError, nearest
+
+
+def open_dataset(config: PipelineConfig, cache: str | os.PathLike[str] | None = None) -> Dataset:
+    """Opens the data of a pipeline: finds the files, infers and unifies their schemas, reads user and item tables.
+
+    Args:
+        config: The pipeline; only its `data` part is needed, its features may still hold patterns.
+        cache: Folder for what is made once from the data (text files as Parquet, histories, splits); a temporary one
+            unless given. A folder inside the run lets a resumed run find it again.
+
+    Raises:
+        DataError: A file is missing, empty or damaged.
+        SchemaError: Files do not fit each other, or a key is missing.
+    """
+    return Dataset(config, Store(cache))
+
+
+class Dataset:
+    """Files, schemas and joined tables of a pipeline.
+
+    Attributes:
+        config: The pipeline.
+        report: What was read and what was left out.
+        columns: All columns that features, labels and expressions may use.
+    """
+
+    def __init__(self, config: PipelineConfig, store: Store) -> None:
+        self.config = config
+        self.report = DataReport()
+        self.store = store
+        data = config.data
+        train = self._open("train", data.train)
+        evaluation = None if data.eval is None else self._open("eval", data.eval)
+        types = self._types(train, evaluation)
+        self.train = train.with_types(types)
+        self.eval = None if evaluation is None else evaluation.with_types(types)
+        self.tables: dict[Side, KeyedTable] = {}
+        self._join("user", data.tables.user, data.keys.user)
+        self._join("item", data.tables.item, data.keys.item)
+        self.columns = self._columns()
+
+    def bind(self, resolved: PipelineConfig) -> BoundDataset:
+        """The rows as a resolved configuration needs them: labels, weights, histories, split, negatives.
+
+        Raises:
+            SchemaError: A column that is needed is not there.
+            DataError: A split or the negatives cannot be made from these data.
+        """
+        return BoundDataset(
+            resolved, self.train, self.eval, self.tables, self.columns, self.store, self.report
+        )
+
+    def _open(self, name: str, config: SourceConfig) -> Source:
+        source = open_source(config, self.store, self.config.data.storage_options, self.config.data.on_error)
+        report, faults = self.report, source.faults
+        if faults.rows:
+            report.bad_rows[name] += faults.rows
+        if faults.files:
+            report.bad_files[name] += faults.files
+        report.examples += faults.examples
+        return source
+
+    def _types(self, train: Source, evaluation: Source | None) -> dict[str, pa.DataType]:
+        """One type for each column of training and evaluation data; null columns take what their feature wants."""
+        types: dict[str, pa.DataType] = {}
+        for column in train.schema:
+            kind = column.type
+            if evaluation is not None and column.name in evaluation.schema.names:
+                other = evaluation.schema.field(column.name).type
+                both = unify(kind, other)
+                if both is None:
+                    raise SchemaError(
+                        f"column {column.name!r} is {kind_of(kind)} in the training data ({train.name}), but "
+                        f"{kind_of(other)} in the evaluation data ({evaluation.name}); state one type under "
+                        f"`columns:`, such as `{column.name}: string`"
+                    )
+                kind = both
+            types[column.name] = self._wanted(column.name) if pa.types.is_null(kind) else kind
+        return types
+
+    def _wanted(self, column: str) -> pa.DataType:
+        """The type of a column without a single value, as the features that read it want it."""
+        for name, feature in self.config.features.items():
+            if column not in feature.columns(name) and not (
+                feature.column is None and fnmatchcase(column, name)
+            ):
+                continue
+            if isinstance(feature, NumberFeature):
+                return pa.float64()
+            if isinstance(feature, (TagsFeature, SequenceFeature)) and feature.separator is None:
+                return pa.list_(pa.string())
+        return pa.string()
+
+    def _join(self, side: Side, config: SourceConfig | None, key: str | None) -> None:
+        if config is None:
+            return
+        if key is None:
+            raise ConfigError(f"data.tables.{side} is joined on `data.keys.{side}`, which is not given")
+        if key not in self.train.schema.names:
+            raise SchemaError(
+                f"the training data ({self.train.name}) have no column {key!r}, which `data.keys.{side}` names."
+                f"{nearest(key, self.train.schema.names)}"
+            )
+        source = self._open(side, config)
+        source = source.with_types(
+            {
+                column.name: self._wanted(column.name)
+                for column in source.schema
+                if pa.types.is_null(column.type)
+            }
+        )
+        table = KeyedTable(side, key, source, self.train.schema.field(key).type)
+        self.tables[side] = table
+        self.report.note(table.note)
+        if table.null_keys:
+            self.report.note(f"{table.null_keys} rows of the {side} table have no key and are left out")
+        hidden = [name for name in table.columns() if name in self.train.schema.names]
+        if hidden:
+            self.report.note(
+                f"columns in the interactions and in the {side} table: {', '.join(hidden)}; those of the interactions are used"
+            )
+
+    def _columns(self) -> dict[str, ColumnInfo]:
+        columns = {
+            column.name: ColumnInfo(column.name, kind_of(column.type), "interactions")
+            for column in self.train.schema
+        }
+        for side, joined in self.tables.items():
+            for name in joined.columns():
+                kind = kind_of(joined.table.schema.field(name).type)
+                columns.setdefault(name, ColumnInfo(name, kind, side))
+        return columns

@@ -1,0 +1,77 @@
+"""How many rows were read, used, left out and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class PassReport:
+    """One pass over the rows of one part of the data.
+
+    Attributes:
+        rows_read: Rows that came from the files.
+        rows_used: Rows handed on, sampled negatives not counted.
+        dropped: Rows left out, by reason.
+        unmatched: Rows whose key the user or item table lacks, by side; their columns are missing.
+        negatives: Sampled rows added.
+        complete: Whether the pass went to the end.
+    """
+
+    rows_read: int = 0
+    rows_used: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    unmatched: Counter[str] = field(default_factory=Counter)
+    negatives: int = 0
+    complete: bool = False
+
+    def drop(self, reason: str, rows: int) -> None:
+        """Counts rows that are left out."""
+        if rows:
+            self.dropped[reason] += rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "rows_read": self.rows_read,
+            "rows_used": self.rows_used,
+            "dropped": dict(self.dropped),
+            "unmatched": dict(self.unmatched),
+            "negatives": self.negatives,
+        }
+
+
+@dataclass
+class DataReport:
+    """What happened to the data of a pipeline.
+
+    Attributes:
+        parts: The latest complete pass over `train` and `eval`.
+        bad_rows: Rows that could not be read and were skipped, by source.
+        bad_files: Files that could not be read and were skipped, by source.
+        examples: The first of them, in words.
+        notes: What else a reader should know: casts, columns that hide others.
+    """
+
+    parts: dict[str, PassReport] = field(default_factory=dict)
+    bad_rows: Counter[str] = field(default_factory=Counter)
+    bad_files: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Adds a note once."""
+        if text and text not in self.notes:
+            self.notes.append(text)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            **{name: part.as_dict() for name, part in self.parts.items()},
+            "bad_rows": dict(self.bad_rows),
+            "bad_files": dict(self.bad_files),
+            "examples": list(self.examples),
+            "notes": list(self.notes),
+        }
