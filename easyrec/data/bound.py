@@ -71,6 +71,7 @@ class BoundDataset:
         split = None if config.data.split is None else self._split(config.data.split, train)
         self.train = Rows("train", train, plan, split, "train")
         self.train.shuffle = config.data.shuffle
+        self.train.after_pass = self.check_labels
         self.eval: Rows | None = None
         if evaluation is not None:
             self.eval = Rows("eval", evaluation, plan, None, "train")
@@ -172,7 +173,9 @@ class BoundDataset:
         )
 
     def check_labels(self) -> None:
-        """To be called after a pass over the training rows: there is something to learn for every binary task.
+        """Whether the latest pass over the training rows had something to learn for every binary task.
+
+        Called at the end of every complete pass over the training rows.
 
         Raises:
             DataError: All rows of a binary task have the same label.

@@ -123,6 +123,7 @@ class Rows:
         self.histories: dict[str, BuiltHistory] = {}
         self.negatives: Negatives | None = None
         self.shuffle = True
+        self.after_pass: Callable[[], None] | None = None
         self.labels = [replace(label, seen={0: 0, 1: 0}) for label in plan.labels]
         self._plan = plan
         self.split = split
@@ -209,6 +210,8 @@ class Rows:
             why = f" of {report.rows_read} ({reasons})" if reasons else ""
             hint = "" if self.split is None else "; `data.split` puts them all on the other side"
             raise DataError(f"{what}{why}{hint if not reasons else ''}")
+        if self.after_pass is not None:
+            self.after_pass()
 
     def _kept(self, seed: int | None, needed: set[str], report: PassReport) -> Iterator[_Chunk]:
         """Rows of this part, with their keys, for which `data.where` holds."""
