@@ -6,7 +6,15 @@ from html import escape
 from typing import Any
 
 from evaluation.metrics.ranking import RankedLists
-from evaluation.render import TextTable, decimals_for, interval_text, number, p_value_text, percent
+from evaluation.render import (
+    TextTable,
+    decimals_for,
+    interval_text,
+    metric_title,
+    number,
+    p_value_text,
+    percent,
+)
 from evaluation.uncertainty import Estimate, PairedDifference
 
 SCHEMA = "easyrec.ranking/1"
@@ -214,12 +222,3 @@ class RankingResult:
 def _turned(change: Estimate) -> Estimate:
     """The same change seen from the other side, so that "worse by" is followed by positive numbers."""
     return replace(change, value=-change.value, low=-change.high, high=-change.low)
-
-
-_TITLES = {"ndcg": "NDCG", "map": "MAP", "mrr": "MRR", "f1": "F1", "hit_rate": "Hit rate"}
-
-
-def metric_title(name: str) -> str:
-    """How a metric is written in tables, e.g. "ndcg@10" -> "NDCG@10"."""
-    base, at, k = name.partition("@")
-    return f"{_TITLES.get(base, base.replace('_', ' ').capitalize())}{at}{k}"

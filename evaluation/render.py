@@ -7,7 +7,23 @@ from html import escape
 
 from evaluation.uncertainty import Estimate
 
+_TITLES = {
+    "auc": "AUC",
+    "pr_auc": "PR-AUC",
+    "log_loss": "Log-loss",
+    "brier": "Brier score",
+    "ece": "ECE",
+    "f1": "F1",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R²",
+    "gauc": "GAUC",
+    "ndcg": "NDCG",
+    "map": "MAP",
+    "mrr": "MRR",
+}
 _DEFAULT_DECIMALS = 4
+_SMALL = 10
 _MISSING = "–"
 
 
@@ -98,3 +114,19 @@ def p_value_text(p_value: float, floor: float = 0.0) -> str:
     if p_value <= floor * 1.0001:
         return f"≤ {floor:.3f}"
     return f"{p_value:.3f}"
+
+
+def metric_title(name: str) -> str:
+    """How a metric is written for readers, e.g. "ndcg@10" -> "NDCG@10", "hit_rate" -> "Hit rate"."""
+    base, at, k = name.partition("@")
+    return f"{_TITLES.get(base, base.replace('_', ' ').capitalize())}{at}{k}"
+
+
+def common_decimals(estimates: Iterable[Estimate]) -> dict[int, int]:
+    """Decimals by position for numbers of one column: those below 10 share theirs, so that they align."""
+    numbers = list(estimates)
+    shared = decimals_for(one for one in numbers if abs(one.value) < _SMALL)
+    return {
+        place: shared if not abs(one.value) >= _SMALL else decimals_for([one])
+        for place, one in enumerate(numbers)
+    }

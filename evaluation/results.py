@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from evaluation.curves import BinaryCurves
 from evaluation.metrics.registry import get_metric
-from evaluation.render import TextTable, decimals_for, interval_text, number, percent
+from evaluation.render import TextTable, common_decimals, interval_text, number, percent
 from evaluation.uncertainty import Estimate, finite_or_none
 
 TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
@@ -45,9 +45,9 @@ class TaskResult:
     def table(self) -> TextTable:
         """One line per metric: value, interval, which direction is better, meaning."""
         rows = []
-        for name, estimate in self.metrics.items():
-            metric = get_metric(name)
-            decimals = decimals_for([estimate])
+        decimals_at = common_decimals(self.metrics.values())
+        for place, (name, estimate) in enumerate(self.metrics.items()):
+            metric, decimals = get_metric(name), decimals_at[place]
             better = "higher" if metric.higher_is_better else "lower"
             remark = estimate.note or metric.doc
             rows.append(

@@ -1,17 +1,15 @@
-"""Metrics of single predictions: binary, multi-class and regression.
+"""Metrics of single scores: their order (AUC, PR-AUC) and their meaning as probabilities.
 
 Every metric is exact, weighted and computed in float64, and refuses missing values by row. Binary metrics take
 labels 0/1 and scores [n]; a metric that has a multi-class form takes it when scores are [n, classes]. A result
 is nan only in the cases its docstring names. With one exception (`ece`) they agree with scikit-learn.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
-from scipy.special import entr
 
-from evaluation.arrays import AnyFloatArray, ArrayLike, BoolArray, FloatArray, IntArray
+from evaluation.arrays import AnyFloatArray, ArrayLike, FloatArray, IntArray
 from evaluation.errors import MetricError
 from evaluation.metrics.ordering import (
     AUCStatistic,
@@ -19,10 +17,10 @@ from evaluation.metrics.ordering import (
     auc_value,
     average_precision_value,
 )
-from evaluation.metrics.rows import Rows, binary_rows, is_multiclass, multiclass_rows, regression_rows
-from evaluation.metrics.statistic import Resampler, SumStatistic, ratio
+from evaluation.metrics.regression import error
+from evaluation.metrics.rows import Rows, binary_rows, is_multiclass, multiclass_rows
+from evaluation.metrics.statistic import Resampler, SumStatistic, mean_of, ratio
 
-DEFAULT_THRESHOLD = 0.5
 DEFAULT_BINS = 15  # Guo et al., "On Calibration of Modern Neural Networks", ICML 2017, section 4
 
 
@@ -194,9 +192,15 @@ def _log_losses(rows: Rows) -> FloatArray:
 def _normalized_entropy(sums: FloatArray) -> FloatArray:
     loss, positive, weight = np.moveaxis(sums, -1, 0)
     share = ratio(positive, weight)
-    entropy = entr(share) + entr(np.maximum(1 - share, 0.0))
+    entropy = _entropy_part(share) + _entropy_part(1 - share)
     # A share that is 0 or 1 up to rounding is one class.
     return ratio(ratio(loss, weight), np.where(entropy > 1e-12, entropy, 0.0))
+
+
+def _entropy_part(share: FloatArray) -> FloatArray:
+    """-p log p, 0 at 0."""
+    positive = np.maximum(share, np.finfo(np.float64).tiny)
+    return -positive * np.log(positive)
 
 
 def ece_statistic(bins: int = DEFAULT_BINS) -> SumStatistic:
@@ -206,7 +210,7 @@ def ece_statistic(bins: int = DEFAULT_BINS) -> SumStatistic:
 
     def columns(rows: Rows) -> Iterator[FloatArray]:
         place = np.minimum((rows.score.astype(np.float64) * bins).astype(np.int64), bins - 1)
-        gap = rows.weight * _error(rows)
+        gap = rows.weight * error(rows)
         for number in range(bins):
             yield np.where(place == number, gap, 0.0)
         yield rows.weight
@@ -214,241 +218,10 @@ def ece_statistic(bins: int = DEFAULT_BINS) -> SumStatistic:
     return SumStatistic(columns, lambda sums: ratio(np.abs(sums[..., :-1]).sum(axis=-1), sums[..., -1]))
 
 
-def _mean_of(losses: Callable[[Rows], FloatArray]) -> SumStatistic:
-    return SumStatistic(
-        lambda rows: (rows.weight * losses(rows), rows.weight), lambda sums: ratio(sums[..., 0], sums[..., 1])
-    )
-
-
-# --- decisions at a threshold ------------------------------------------------------------------------------
-
-
-def accuracy(
-    label: ArrayLike,
-    score: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> float:
-    """Share of rows decided right.
-
-    Args:
-        label: 0 or 1 [n], or class numbers.
-        score: Scores [n], a row counts as predicted positive at score >= threshold; or [n, classes], the class
-            of the highest score counts (the lowest class number among equals).
-        weight: Row weights [n].
-        threshold: The decision threshold, for scores [n] only.
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        DataError: See `rows.binary_rows` and `rows.multiclass_rows`.
-    """
-    check = multiclass_rows if is_multiclass(score) else binary_rows
-    return accuracy_statistic(threshold).value(check(label, score, weight))
-
-
-def precision(
-    label: ArrayLike,
-    score: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> float:
-    """Share of positives among the rows with score >= threshold.
-
-    Args:
-        label: 0 or 1 [n].
-        score: Scores [n].
-        weight: Row weights [n].
-        threshold: The decision threshold.
-
-    Returns:
-        In [0, 1]; nan if no row reaches the threshold.
-
-    Raises:
-        DataError: See `rows.binary_rows`.
-    """
-    return precision_statistic(threshold).value(binary_rows(label, score, weight))
-
-
-def recall(
-    label: ArrayLike,
-    score: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> float:
-    """Share of the positives that have score >= threshold.
-
-    Args:
-        label: 0 or 1 [n].
-        score: Scores [n].
-        weight: Row weights [n].
-        threshold: The decision threshold.
-
-    Returns:
-        In [0, 1]; nan if there is no positive.
-
-    Raises:
-        DataError: See `rows.binary_rows`.
-    """
-    return recall_statistic(threshold).value(binary_rows(label, score, weight))
-
-
-def f1(
-    label: ArrayLike,
-    score: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> float:
-    """Harmonic mean of precision and recall at a threshold, 2 TP / (2 TP + FP + FN).
-
-    Args:
-        label: 0 or 1 [n].
-        score: Scores [n].
-        weight: Row weights [n].
-        threshold: The decision threshold.
-
-    Returns:
-        In [0, 1]; nan if no row is positive and none is predicted so.
-
-    Raises:
-        DataError: See `rows.binary_rows`.
-    """
-    return f1_statistic(threshold).value(binary_rows(label, score, weight))
-
-
-def accuracy_statistic(threshold: float = DEFAULT_THRESHOLD) -> SumStatistic:
-    """The statistic behind `accuracy` for a threshold."""
-
-    def right(rows: Rows) -> FloatArray:
-        predicted = np.argmax(rows.score, axis=1) if is_multiclass(rows.score) else rows.score >= threshold
-        return np.asarray(predicted == rows.label, dtype=np.float64)
-
-    return _mean_of(right)
-
-
-def precision_statistic(threshold: float = DEFAULT_THRESHOLD) -> SumStatistic:
-    """The statistic behind `precision` for a threshold."""
-    return SumStatistic(_Confusion(threshold), lambda sums: ratio(sums[..., 0], sums[..., 0] + sums[..., 1]))
-
-
-def recall_statistic(threshold: float = DEFAULT_THRESHOLD) -> SumStatistic:
-    """The statistic behind `recall` for a threshold."""
-    return SumStatistic(_Confusion(threshold), lambda sums: ratio(sums[..., 0], sums[..., 0] + sums[..., 2]))
-
-
-def f1_statistic(threshold: float = DEFAULT_THRESHOLD) -> SumStatistic:
-    """The statistic behind `f1` for a threshold."""
-
-    def finish(sums: FloatArray) -> FloatArray:
-        return ratio(2 * sums[..., 0], 2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
-
-    return SumStatistic(_Confusion(threshold), finish)
-
-
-@dataclass(frozen=True)
-class _Confusion:
-    """Row weights of true positives, false positives and false negatives, each [n]."""
-
-    threshold: float
-
-    def __call__(self, rows: Rows) -> Iterator[FloatArray]:
-        chosen: BoolArray = rows.score >= self.threshold
-        positive: BoolArray = rows.label == 1
-        for cell in (chosen & positive, chosen & ~positive, ~chosen & positive):
-            yield rows.weight * cell
-
-
-# --- regression --------------------------------------------------------------------------------------------
-
-
-def rmse(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Root of the mean squared error, in the unit of the label.
-
-    Args:
-        label: Finite values [n].
-        score: Predictions [n].
-        weight: Row weights [n].
-
-    Returns:
-        In [0, inf).
-
-    Raises:
-        DataError: See `rows.regression_rows`.
-    """
-    return RMSE.value(regression_rows(label, score, weight))
-
-
-def mae(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean absolute error, in the unit of the label.
-
-    Args:
-        label: Finite values [n].
-        score: Predictions [n].
-        weight: Row weights [n].
-
-    Returns:
-        In [0, inf).
-
-    Raises:
-        DataError: See `rows.regression_rows`.
-    """
-    return MAE.value(regression_rows(label, score, weight))
-
-
-def r2(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Share of the label's variance explained, 1 - squared error / squared deviation from the mean.
-
-    Args:
-        label: Finite values [n].
-        score: Predictions [n].
-        weight: Row weights [n].
-
-    Returns:
-        At most 1; 0 for always predicting the mean; nan if the label is constant.
-
-    Raises:
-        DataError: See `rows.regression_rows`.
-    """
-    return R2.value(regression_rows(label, score, weight))
-
-
-def _error(rows: Rows) -> FloatArray:
-    return rows.score.astype(np.float64) - rows.label
-
-
-def _r2_columns(rows: Rows) -> Iterator[FloatArray]:
-    # The sum of squares is taken around the overall mean: around 0 it would cancel for labels far from 0.
-    centred = rows.label - np.average(rows.label, weights=rows.weight)
-    if rows.label.min() == rows.label.max():
-        centred = np.zeros_like(centred)
-    yield rows.weight * _error(rows) ** 2
-    yield rows.weight * centred**2
-    yield rows.weight * centred
-    yield rows.weight
-
-
-def _r2(sums: FloatArray) -> FloatArray:
-    error, squares, total, weight = np.moveaxis(sums, -1, 0)
-    spread = squares - ratio(total**2, weight)
-    # Below rounding of the sum of squares there is no spread left to explain.
-    return 1 - ratio(error, np.where(spread > 1e-12 * squares, spread, 0.0))
-
-
 AUC = _MultiAUCStatistic()
 PR_AUC = AveragePrecisionStatistic()
-LOG_LOSS = _mean_of(_log_losses)
+LOG_LOSS = mean_of(_log_losses)
 NORMALIZED_ENTROPY = SumStatistic(
     lambda rows: (rows.weight * _log_losses(rows), rows.weight * rows.label, rows.weight), _normalized_entropy
 )
-BRIER = _mean_of(lambda rows: _error(rows) ** 2)
-RMSE = SumStatistic(
-    lambda rows: (rows.weight * _error(rows) ** 2, rows.weight),
-    lambda sums: np.sqrt(ratio(sums[..., 0], sums[..., 1])),
-)
-MAE = _mean_of(lambda rows: np.abs(_error(rows)))
-R2 = SumStatistic(_r2_columns, _r2)
+BRIER = mean_of(lambda rows: error(rows) ** 2)

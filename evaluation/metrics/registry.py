@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from evaluation.errors import MetricError, did_you_mean
-from evaluation.metrics import grouped, pointwise, ranking
+from evaluation.metrics import decisions, grouped, pointwise, ranking, regression
 from evaluation.metrics.statistic import Statistic
 
 Kind: TypeAlias = Literal["binary", "regression", "multiclass", "grouped", "ranking"]
@@ -102,37 +102,37 @@ _BUILT_IN: tuple[Metric, ...] = (
     Metric(
         "accuracy",
         ("binary", "multiclass"),
-        pointwise.accuracy,
+        decisions.accuracy,
         True,
         "share of rows decided right (binary: at 0.5)",
-        statistic=pointwise.accuracy_statistic(),
+        statistic=decisions.accuracy_statistic(),
     ),
     Metric(
         "precision",
         ("binary",),
-        pointwise.precision,
+        decisions.precision,
         True,
         "share of positives among rows scored 0.5 or more",
         "no row is scored 0.5 or more",
-        statistic=pointwise.precision_statistic(),
+        statistic=decisions.precision_statistic(),
     ),
     Metric(
         "recall",
         ("binary",),
-        pointwise.recall,
+        decisions.recall,
         True,
         "share of positives scored 0.5 or more",
         _NO_POSITIVE,
-        statistic=pointwise.recall_statistic(),
+        statistic=decisions.recall_statistic(),
     ),
     Metric(
         "f1",
         ("binary",),
-        pointwise.f1,
+        decisions.f1,
         True,
         "harmonic mean of precision and recall at 0.5",
         "no row is positive and none is predicted so",
-        statistic=pointwise.f1_statistic(),
+        statistic=decisions.f1_statistic(),
     ),
     Metric(
         "brier",
@@ -153,17 +153,17 @@ _BUILT_IN: tuple[Metric, ...] = (
         statistic=pointwise.ece_statistic(),
     ),
     Metric(
-        "rmse", ("regression",), pointwise.rmse, False, "root mean squared error", statistic=pointwise.RMSE
+        "rmse", ("regression",), regression.rmse, False, "root mean squared error", statistic=regression.RMSE
     ),
-    Metric("mae", ("regression",), pointwise.mae, False, "mean absolute error", statistic=pointwise.MAE),
+    Metric("mae", ("regression",), regression.mae, False, "mean absolute error", statistic=regression.MAE),
     Metric(
         "r2",
         ("regression",),
-        pointwise.r2,
+        regression.r2,
         True,
         "share of the label's variance explained",
         "the label is constant",
-        statistic=pointwise.R2,
+        statistic=regression.R2,
     ),
     Metric(
         "gauc",

@@ -87,3 +87,10 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """numerator / denominator, nan where the denominator is 0, without a warning."""
     positive = denominator != 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)
+
+
+def mean_of(losses: Callable[[Rows], FloatArray]) -> SumStatistic:
+    """The weighted mean of one number per row."""
+    return SumStatistic(
+        lambda rows: (rows.weight * losses(rows), rows.weight), lambda sums: ratio(sums[..., 0], sums[..., 1])
+    )

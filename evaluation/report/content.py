@@ -144,7 +144,9 @@ def task_verdict(task: TaskResult) -> str:
     )
     value = number(estimate.value, decimals)
     if task.type == "regression":
-        return f"{task.name}: predictions are off by {value} RMSE{span}."
+        explained = task.metrics.get("r2")
+        share = f"; {percent(explained.value)} of the variance is explained" if explained else ""
+        return f"{task.name}: RMSE {value}{span}{share}."
     if task.type == "multiclass":
         return f"{task.name}: the most likely class is right for {percent(estimate.value, 1)} of rows{span}."
     chance = (

@@ -9,8 +9,16 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evaluation.metrics.registry import get_metric
-from evaluation.ranking_result import RankingResult, metric_title
-from evaluation.render import decimals_for, interval_text, number, p_value_text, percent
+from evaluation.ranking_result import RankingResult
+from evaluation.render import (
+    common_decimals,
+    decimals_for,
+    interval_text,
+    metric_title,
+    number,
+    p_value_text,
+    percent,
+)
 from evaluation.report import plots
 from evaluation.report.content import Report
 from evaluation.report.theme import THEMED, inline_svg
@@ -19,6 +27,8 @@ from evaluation.results import TaskResult
 from evaluation.uncertainty import Estimate
 
 _MAX_TRAINING_PLOTS = 8
+# Quantities of a training log that are drawn from 0: what matters is their size, not their change.
+_AMOUNTS = ("per_second", "wait", "memory")
 # Columns of a coverage table whose numbers from 0 to 1 are shares of rows.
 _SHARES = ("missing", "unseen", "share", "coverage", "unknown", "oov", "empty", "null", "truncated", "rate")
 
@@ -157,39 +167,48 @@ def _estimate_cell(estimate: Estimate, decimals: int, *, signed: bool = False) -
     return Cell(number(estimate.value, decimals, signed=signed), small)
 
 
-def ranking_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
-    """The overview, and each metric against k."""
+def overview_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
+    """The primary metric by model, and against k."""
     title = f"{metric_title(ranking.primary)} by model"
     caption = "Dots are means over users, bars their intervals."
     result = [draw(title, plots.ranking_overview(ranking, model, THEMED), caption)]
-    if len(ranking.ks) > 1:
-        bases = dict.fromkeys(name.partition("@")[0] for name in ranking.metrics)
-        result += [
-            draw(f"{metric_title(base)} against k", plots.metric_by_k(ranking, base, model, THEMED))
-            for base in bases
-        ]
-    return result
+    return result + [_by_k(ranking, name, model, draw) for name in _bases(ranking)[:1] if len(ranking.ks) > 1]
+
+
+def further_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
+    """The other metrics against k."""
+    return [_by_k(ranking, name, model, draw) for name in _bases(ranking)[1:] if len(ranking.ks) > 1]
+
+
+def _bases(ranking: RankingResult) -> list[str]:
+    """Metrics without their cut-off, the primary one first."""
+    primary = ranking.primary.partition("@")[0]
+    names = dict.fromkeys(name.partition("@")[0] for name in ranking.metrics)
+    return sorted(names, key=lambda name: name != primary)
+
+
+def _by_k(ranking: RankingResult, name: str, model: str | None, draw: PlotMaker) -> Plot:
+    return draw(f"{metric_title(name)} against k", plots.metric_by_k(ranking, name, model, THEMED))
 
 
 def task_table(task: TaskResult) -> Table:
     """Metrics of one task with meaning, value and interval."""
     rows = []
-    for name, estimate in task.metrics.items():
+    decimals = common_decimals(task.metrics.values())
+    for place, (name, estimate) in enumerate(task.metrics.items()):
         metric = get_metric(name)
-        decimals = decimals_for([estimate])
-        better = "higher is better" if metric.higher_is_better else "lower is better"
-        rows.append(
-            Row(
-                [
-                    Cell(name, f"{estimate.note or metric.doc}; {better}", is_text=True),
-                    Cell(number(estimate.value, decimals)),
-                    Cell(interval_text(estimate, decimals)),
-                ]
-            )
-        )
+        title = f"{metric_title(name)} {'↑' if metric.higher_is_better else '↓'}"
+        cells = [
+            Cell(title, estimate.note or metric.doc, is_text=True),
+            Cell(number(estimate.value, decimals[place])),
+            Cell(interval_text(estimate, decimals[place])),
+        ]
+        rows.append(Row(cells))
     level = next((one.level for one in task.metrics.values() if one.has_interval), None)
     title = "interval" if level is None else f"{percent(level)} interval"
-    return Table([Cell("metric", is_text=True), Cell("value"), Cell(title)], rows)
+    return Table(
+        [Cell("metric (↑ higher, ↓ lower is better)", is_text=True), Cell("value"), Cell(title)], rows
+    )
 
 
 def task_plots(task: TaskResult, draw: PlotMaker) -> list[Plot]:
@@ -217,7 +236,10 @@ def training_plots(log: Sequence[Mapping[str, Any]], draw: PlotMaker) -> list[Pl
     axis, curves = training_curves(log)
     chosen = list(curves.items())[:_MAX_TRAINING_PLOTS]
     return [
-        draw(quantity.replace("_", " "), plots.training_plot(axis, series, THEMED))
+        draw(
+            quantity.replace("_", " "),
+            plots.training_plot(axis, series, THEMED, from_zero=any(part in quantity for part in _AMOUNTS)),
+        )
         for quantity, series in chosen
     ]
 
@@ -254,7 +276,9 @@ def page(report: Report) -> dict[str, Any]:
             "facts": ranking.facts(),
             "method": ranking.method(),
             "comparison": comparison_table(ranking, report.model),
-            "plots": ranking_plots(ranking, report.model, draw),
+            "overview": overview_plots(ranking, report.model, draw),
+            "further": further_plots(ranking, report.model, draw),
+            "primary_k": int(ranking.primary.partition("@")[2]),
             "by_k": cutoff_tables(ranking, report.model),
             "verdicts": [
                 ranking.verdict(name) for name in ranking.by_primary() if name in ranking.differences

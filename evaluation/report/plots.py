@@ -7,8 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from evaluation.curves import BinaryCurves
-from evaluation.ranking_result import RankingResult, metric_title
-from evaluation.report.theme import FONT_SIZE, PRINT, Palette, legend, new_figure
+from evaluation.ranking_result import RankingResult
+from evaluation.render import metric_title
+from evaluation.report.theme import FONT_SIZE, PRINT, Palette, legend, new_figure, plain_text
 from evaluation.uncertainty import Estimate
 
 _LINE = 1.8
@@ -88,13 +89,13 @@ def ranking_overview(ranking: RankingResult, model: str | None = None, palette: 
                 [one.low, one.high], [place, place], color=colors[name], linewidth=2.2, solid_capstyle="round"
             )
         axes.plot(one.value, place, marker="o", markersize=6.5, color=colors[name])
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [plain_text(name) for name in names])
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0, labelcolor=palette.ink)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_xlabel(metric_title(ranking.primary))
+    axes.set_xlabel(plain_text(metric_title(ranking.primary)))
     return figure
 
 
@@ -125,11 +126,11 @@ def metric_by_k(
             elinewidth=1,
             marker="o",
             markersize=4,
-            label=name,
+            label=plain_text(name),
         )
     axes.set_xticks(list(ranking.ks))
     axes.set_ylim(bottom=0)
-    axes.set(xlabel="k", ylabel=f"{metric_title(metric)}@k")
+    axes.set(xlabel="k", ylabel=plain_text(f"{metric_title(metric)}@k"))
     legend(axes, palette)
     return figure
 
@@ -141,7 +142,11 @@ def _bars(points: Sequence[Estimate]) -> "list[list[float]] | None":
 
 
 def training_plot(
-    x_name: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], palette: Palette = PRINT
+    x_name: str,
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    palette: Palette = PRINT,
+    *,
+    from_zero: bool = False,
 ) -> Figure:
     """Curves of a training log that share a quantity, such as the loss in training and in evaluation.
 
@@ -149,6 +154,7 @@ def training_plot(
         x_name: What the horizontal axis counts.
         series: (x, y) by name.
         palette: Colours.
+        from_zero: Whether the vertical axis starts at 0, as for amounts.
 
     Returns:
         The figure.
@@ -164,13 +170,15 @@ def training_plot(
             linewidth=_LINE,
             marker="o" if few else None,
             markersize=4,
-            label=name,
+            label=plain_text(name),
         )
     axes.xaxis.set_major_locator(
         MaxNLocator(6, integer=bool(all(np.mod(x, 1).max() == 0 for x, _ in series.values())))
     )
     axes.set_xlabel(x_name)
     axes.yaxis.get_offset_text().set_fontsize(FONT_SIZE - 1)
+    if from_zero:
+        axes.set_ylim(bottom=0)
     if len(series) > 1:
         legend(axes, palette)
     return figure

@@ -2,7 +2,9 @@
 
 import io
 import re
+import warnings
 from dataclasses import dataclass, field
+from html import escape
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -82,6 +84,12 @@ def new_figure(palette: Palette, width: float = 4.4, height: float = 3.1) -> tup
     return figure, axes
 
 
+def plain_text(text: str) -> str:
+    """A name as the drawing library shows it as it is: "$" starts no formula, a leading "_" hides no series."""
+    escaped = text.replace("$", r"\$")
+    return f"\u200b{escaped}" if escaped.startswith("_") else escaped
+
+
 def legend(axes: Axes, palette: Palette, columns: int = 2) -> None:
     """A frameless legend under the plot."""
     axes.legend(
@@ -109,7 +117,9 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     """
     buffer = io.StringIO()
     # Text stays text, and the same figure gives the same file.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), warnings.catch_warnings():
+        # The page's fonts draw the text, so a sign that the measuring font lacks is no loss.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from font")
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
@@ -121,4 +131,4 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     for code, variable in _VARIABLES.items():
         svg = svg.replace(code, f"var({variable})")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)

@@ -10,8 +10,8 @@ import sklearn.metrics as sk
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evaluation import DataError, MetricError
-from evaluation.metrics import pointwise
+from evaluation import METRICS, DataError, MetricError
+from evaluation.metrics import decisions, pointwise, regression
 
 
 @st.composite
@@ -48,7 +48,7 @@ ORACLES: dict[str, Callable[..., float]] = {
 def test_matches_scikit_learn(name: str, data: tuple[Any, Any, Any]) -> None:
     label, score, weight = data
     expected = ORACLES[name](label, score, weight)
-    assert getattr(pointwise, name)(label, score, weight) == pytest.approx(expected, nan_ok=True)
+    assert METRICS[name].function(label, score, weight) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_order_metrics_match_scikit_learn(name: str, oracle: Any, data: tuple[An
     label, score, weight = data
     if both_classes(label, weight):
         expected = oracle(label, score, sample_weight=weight)
-        assert getattr(pointwise, name)(label, score, weight) == pytest.approx(expected, abs=1e-12)
+        assert METRICS[name].function(label, score, weight) == pytest.approx(expected, abs=1e-12)
     elif name == "auc":
         assert math.isnan(pointwise.auc(label, score, weight))
 
@@ -71,7 +71,7 @@ def test_r2_matches_scikit_learn_far_from_zero(data: tuple[Any, Any, Any], shift
     label, score, weight = data
     assume(both_classes(label, weight))
     expected = sk.r2_score(label + shift, score + shift, sample_weight=weight)
-    assert pointwise.r2(label + shift, score + shift, weight) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert regression.r2(label + shift, score + shift, weight) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @given(data=binary_data())
@@ -81,7 +81,7 @@ def test_weights_act_as_repeated_rows(data: tuple[Any, Any, Any]) -> None:
     times = np.round(weight * 4).astype(int)
     repeated = np.repeat(label, times), np.repeat(score, times)
     for name in [*ORACLES, "auc", "pr_auc", "normalized_entropy", "ece", "r2"]:
-        metric = getattr(pointwise, name)
+        metric = METRICS[name].function
         assert metric(label, score, weight) == pytest.approx(metric(*repeated), nan_ok=True, abs=1e-12), name
 
 
@@ -115,7 +115,7 @@ def test_multiclass_matches_scikit_learn() -> None:
     assert pointwise.log_loss(label, score, weight) == pytest.approx(
         sk.log_loss(label, score, sample_weight=weight)
     )
-    assert pointwise.accuracy(label, score, weight) == pytest.approx(
+    assert decisions.accuracy(label, score, weight) == pytest.approx(
         sk.accuracy_score(label, score.argmax(axis=1), sample_weight=weight)
     )
     by_class = [
@@ -135,7 +135,7 @@ def test_one_class_is_nan_where_undefined_and_a_number_elsewhere(label: list[int
     score = [0.2, 0.6, 0.9]
     assert math.isnan(pointwise.auc(label, score))
     assert math.isnan(pointwise.normalized_entropy(label, score))
-    assert math.isnan(pointwise.r2(label, score))
+    assert math.isnan(regression.r2(label, score))
     assert math.isfinite(pointwise.log_loss(label, score))
     assert math.isfinite(pointwise.brier(label, score))
 
@@ -192,7 +192,7 @@ def test_multiclass_scores_must_be_a_distribution() -> None:
     with pytest.raises(DataError, match=r"must sum to 1 .* got 1.5 in row 1"):
         pointwise.log_loss([0, 1], [[0.5, 0.5], [0.7, 0.8]])
     with pytest.raises(DataError, match="class number from 0 to 1, got 2 in row 0"):
-        pointwise.accuracy([2, 1], [[0.5, 0.5], [0.7, 0.3]])
+        decisions.accuracy([2, 1], [[0.5, 0.5], [0.7, 0.3]])
 
 
 def test_bins_must_be_positive() -> None:
