@@ -11,13 +11,13 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from easyrec.config.base import StrictModel
+from easyrec.config.features import Side
 from easyrec.errors import BundleError
+from easyrec.features.inputs import InputSpec, Kind, Part, Role
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
 _READ_SIZE = 1 << 20
-
-Kind = Literal["string", "int", "float"]
 
 
 class FileEntry(StrictModel):
@@ -28,18 +28,60 @@ class FileEntry(StrictModel):
 
 
 class InputEntry(StrictModel):
-    """One raw column that the model reads."""
+    """One raw input of the model."""
 
+    name: str
+    """The column's name, unless it is one part of a map."""
     column: str
-    """Name in tables."""
+    """Source column."""
     tensor: str
-    """Name in the signatures: the column's own wherever TensorFlow allows it."""
+    """Name in the signatures: `name` wherever TensorFlow allows it."""
     kind: Kind
     """What one value is."""
-    list: bool
+    side: Side
+    """Whom the feature that reads it describes."""
+    of_item: bool = False
+    """Whether it is known of an item whoever the user is: the item's part of the two-stage signatures."""
+    list: bool = False
     """Whether a row holds several values: a tensor [B, L] padded with the missing value, else [B]."""
-    side: Literal["user", "item", "context"]
-    """Whom it describes."""
+    role: Role = "category"
+    """Whether only equality matters, or the amount."""
+    part: Part = "values"
+    """The values of the column, or the keys or the items of a map column."""
+    aligned_with: str | None = None
+    """Name of the input whose rows have the same lengths."""
+
+    @property
+    def spec(self) -> InputSpec:
+        """The input as features know it."""
+        values = {
+            name: getattr(self, name) for name in type(self).model_fields if name not in ("tensor", "of_item")
+        }
+        return InputSpec(**values, feature=self.name)
+
+
+class HistoryEntry(StrictModel):
+    """An input that lists what the user took, so that it can be made from items."""
+
+    name: str
+    """Name of the input."""
+    of: str
+    """Column of the item table whose values it lists."""
+    separator: str | None = None
+    """What stands between the values, where the input is text."""
+
+
+class EncodedEntry(StrictModel):
+    """One tensor that passes from the encoding signatures to `score`."""
+
+    side: Literal["user", "item"]
+    """Which of the two encoding signatures gives it."""
+    key: str
+    """`ids`, `numbers`, a feature with several ids a row, or `raw/<input>`."""
+    part: Literal["values", "row_lengths", "weights"] | None = None
+    """Which array of a feature with several ids a row."""
+    tensor: str
+    """Name in the signatures."""
 
 
 class TaskEntry(StrictModel):
@@ -80,6 +122,10 @@ class Manifest(StrictModel):
     """Columns that identify user, item and time."""
     inputs: list[InputEntry]
     """Raw columns."""
+    histories: list[HistoryEntry] = Field(default_factory=list)
+    """Inputs that list what the user took, oldest first."""
+    encoded: list[EncodedEntry] = Field(default_factory=list)
+    """Tensors between the encoding signatures and `score`."""
     tasks: list[TaskEntry]
     """Predicted quantities; the first one ranks unless told otherwise."""
     signatures: list[str]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
+from easyrec.data.engine import connect
 from easyrec.export.tables import KeyedTable
 
 NEIGHBORS = 50
@@ -61,13 +62,10 @@ def item_statistics(
         with pq.ParquetWriter(path, _SCHEMA) as writer:
             for table in interactions:
                 writer.write_table(_compact(table, items, user, time))
-        connection = ibis.duckdb.connect(Path(folder) / "work.duckdb", temp_directory=folder)
-        try:
+        with connect(Path(folder)) as connection:
             taken = connection.read_parquet(path)
             count, recent = _popularity(taken, len(items))
             neighbors, scores = _neighbors(taken, len(items))
-        finally:
-            connection.disconnect()
     return ItemStatistics(count, recent, neighbors, scores)
 
 

@@ -1,0 +1,101 @@
+"""Rows with their scores inside a bundle, to prove wherever it is loaded that the model still gives the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from easyrec.errors import BundleError
+from easyrec.export.manifest import InputEntry, TaskEntry
+from easyrec.export.runtime import Predictions, Runtime
+
+ROWS, SCORES = "rows.parquet", "scores.parquet"
+TOLERANCE = 1e-5
+
+
+def choose_examples(rows: pa.Table, inputs: Sequence[InputEntry], n: int) -> pa.Table:
+    """Rows spread evenly over a table, and one in which everything is missing.
+
+    Args:
+        rows: Has the columns of `inputs`.
+        inputs: What the model reads.
+        n: About how many.
+    """
+    columns = list(dict.fromkeys(entry.column for entry in inputs))
+    positions = np.unique(np.linspace(0, len(rows) - 1, min(n, len(rows))).astype(np.int64))
+    chosen = rows.select(columns).take(pa.array(positions, pa.int64())).combine_chunks()
+    blank = pa.table({field.name: pa.nulls(1, field.type) for field in chosen.schema}, schema=chosen.schema)
+    return pa.concat_tables([chosen, blank]).unify_dictionaries().combine_chunks()
+
+
+def write_examples(folder: Path, rows: pa.Table, scores: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Stores rows and their scores by task, [B] or [B, C]."""
+    folder.mkdir()
+    pq.write_table(rows, folder / ROWS, compression="zstd")
+    columns = {
+        task: pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+        if values.ndim == 2
+        else pa.array(values)
+        for task, values in scores.items()
+    }
+    pq.write_table(pa.table(columns), folder / SCORES, compression="zstd")
+
+
+def replay_examples(folder: Path, runtime: Runtime) -> None:
+    """Predicts the stored rows again.
+
+    Raises:
+        BundleError: A score differs from the stored one by more than 1e-5 (times its size, if above 1), naming the
+            worst row.
+    """
+    try:
+        rows, stored = pq.read_table(folder / ROWS), pq.read_table(folder / SCORES)
+    except (OSError, pa.ArrowException) as error:
+        raise BundleError(f"the example rows in {folder} cannot be read: {error}") from error
+    compare(rows, _arrays(stored, runtime.tasks), runtime.predict(rows), "the bundle")
+
+
+def _arrays(table: pa.Table, tasks: Sequence[TaskEntry]) -> Predictions:
+    arrays = {}
+    for task in tasks:
+        column = table[task.task].combine_chunks()
+        arrays[task.task] = (
+            column.to_numpy(zero_copy_only=False)
+            if task.classes is None
+            else column.flatten().to_numpy(zero_copy_only=False).reshape(-1, task.classes)
+        )
+    return arrays
+
+
+def compare(rows: pa.Table, expected: Predictions, found: Predictions, what: str) -> None:
+    """Raises a BundleError naming the row whose scores differ most, if they differ too much.
+
+    Args:
+        rows: The raw rows.
+        expected: Scores by task.
+        found: The same, computed by `what`.
+        what: For the message.
+    """
+    for task, wanted in expected.items():
+        got = found[task]
+        if got.shape != wanted.shape:
+            raise BundleError(
+                f"{what} gives scores of shape {got.shape} for {task!r}, expected {wanted.shape}"
+            )
+        same = (wanted == got) | (np.isnan(wanted) & np.isnan(got))
+        with np.errstate(invalid="ignore"):
+            errors = np.where(same, 0.0, np.abs(wanted - got) / np.maximum(1.0, np.abs(wanted)))
+        errors = np.where(np.isnan(errors), np.inf, errors).reshape(len(rows), -1).max(axis=1, initial=0.0)
+        if len(errors) and errors.max() > TOLERANCE:
+            row = int(errors.argmax())
+            raise BundleError(
+                f"{what} does not give the scores of its stored examples: {task!r} of row {row} is {got[row]}, "
+                f"expected {wanted[row]} (row: {rows.slice(row, 1).to_pylist()[0]}). It was damaged, or this machine "
+                "computes differently; export it again here with `easyrec export RUN`"
+            )

@@ -1,0 +1,205 @@
+"""The functions of a trained model: raw columns in, predictions out; the ones a SavedModel offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from easyrec.export.folder import write_error
+from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
+from easyrec.export.names import tensor_names
+from easyrec.export.runtime import (
+    ENCODE_ITEMS,
+    ENCODE_USER,
+    ITEM_EMBEDDING,
+    SCORE,
+    SERVE,
+    USER_EMBEDDING,
+    Runtime,
+)
+from easyrec.export.stages import (
+    ITEM,
+    USER,
+    Stage,
+    StageCodec,
+    Tensors,
+    input_entries,
+    join_batches,
+    raw_spec,
+    split_features,
+)
+from easyrec.features.encoder import Encoder
+from easyrec.models.base import TowerModel
+from easyrec.models.network import Network
+
+_VECTORS: dict[Stage, str] = {USER: "user_vector", ITEM: "item_vector"}
+
+
+class ModelFunctions:
+    """A model as functions of raw columns.
+
+        serving_default   raw columns [B] of all features -> predictions by task [B]
+        encode_user       raw columns of the user and the request [B] -> encoded user
+        encode_items      raw columns of items [N] -> encoded items
+        score             one encoded user, N encoded items -> predictions by task [N]
+        user_embedding    as encode_user -> `embedding` [B, D]; only of models with two towers
+        item_embedding    as encode_items -> `embedding` [N, D]
+
+    Lists are dense tensors [B, L] padded with the missing value of their type ("", -2**63, NaN). Predictions are those
+    of `Network.predict`. All but the first are there only if the model reads something of items that have a key.
+
+    Args:
+        encoder: The fitted features.
+        network: The network; later changes of its weights take effect at once.
+        item_columns: Columns of the item table; none when there is no item key.
+
+    Attributes:
+        inputs: Raw columns.
+        encoded: Tensors between the encoding functions and `score`.
+        tasks: What is predicted.
+        functions: tf.functions of one dictionary of tensors, by name.
+    """
+
+    def __init__(self, encoder: Encoder, network: Network, item_columns: Collection[str] = ()) -> None:
+        self.encoder = encoder
+        self.network = network
+        self.inputs = input_entries(encoder, item_columns)
+        self.tasks = _task_entries(network)
+        self._stages = split_features(encoder, item_columns)
+        self._user = self._codec(USER, self._stages.user)
+        self._item = self._codec(ITEM, self._stages.item)
+        self.functions = {SERVE: self._function(self._serve, self._raw(self.inputs))}
+        used = {output.feature for output in network.model.schema.outputs}
+        self.encoded: list[EncodedEntry] = []
+        if item_columns and used & {*self._stages.item, *self._stages.pair}:
+            self.encoded = [*self._user.entries, *self._item.entries]
+            self._add_stages()
+
+    def runtime(self) -> Runtime:
+        """The functions, ready to be called with tables."""
+        functions = {name: _WithKeywords(function) for name, function in self.functions.items()}
+        return Runtime(functions, self.inputs, self.encoded, self.tasks)
+
+    def save(self, folder: Path) -> None:
+        """Writes a SavedModel with the functions as signatures; it holds what they read and nothing else.
+
+        Raises:
+            BundleError: It cannot be written.
+        """
+        signatures = {name: function.get_concrete_function() for name, function in self.functions.items()}
+        module = tf.Module(name="model")
+        tables = self.network.embeddings.tables.values()
+        module.tables = [shard for table in tables for shard in table.shards]
+        module.weights = [variable.value for variable in self.network.variables]
+        module.lookups = list(self.encoder.resources)
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        try:
+            tf.saved_model.save(module, folder, signatures, options)
+        except tf.errors.OpError as error:
+            raise write_error(folder, error.message) from error
+
+    def _add_stages(self) -> None:
+        user, item = self._side_inputs(USER), self._side_inputs(ITEM)
+        if user:
+            self.functions[ENCODE_USER] = self._function(self._encoding(self._user, self._stages.user), user)
+        self.functions[ENCODE_ITEMS] = self._function(self._encoding(self._item, self._stages.item), item)
+        self.functions[SCORE] = self._function(self._score, self._user.specs | self._item.specs)
+        if isinstance(self.network.model, TowerModel) and not self._stages.pair:
+            self.functions[USER_EMBEDDING] = self._function(self._embedding(USER, self._stages.user), user)
+            self.functions[ITEM_EMBEDDING] = self._function(self._embedding(ITEM, self._stages.item), item)
+
+    def _codec(self, stage: Stage, features: Iterable[str]) -> StageCodec:
+        later = [spec for name in self._stages.pair for spec in self.encoder.transforms[name].inputs()]
+        of_item = {entry.name for entry in self.inputs if entry.of_item}
+        raw = {spec.name: spec for spec in later if (spec.name in of_item) == (stage == ITEM)}
+        return StageCodec(stage, self.encoder.schema.select(set(features)), list(raw.values()))
+
+    # Signatures take tensors by their tensor names; inside, raw columns go by the names of the inputs.
+
+    def _raw(self, entries: Iterable[InputEntry]) -> dict[str, tf.TensorSpec]:
+        return {entry.tensor: raw_spec(entry.spec) for entry in entries}
+
+    def _side_inputs(self, stage: Stage) -> dict[str, tf.TensorSpec]:
+        return self._raw(entry for entry in self.inputs if entry.of_item == (stage == ITEM))
+
+    def _columns(self, tensors: Tensors) -> Tensors:
+        return {entry.name: tensors[entry.tensor] for entry in self.inputs if entry.tensor in tensors}
+
+    @staticmethod
+    def _function(function: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
+        named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
+        return tf.function(function, input_signature=[named], autograph=False)
+
+    def _serve(self, tensors: Tensors) -> Tensors:
+        return self._predictions(self.network.predict(self.encoder.encode(self._columns(tensors))))
+
+    def _encoding(self, codec: StageCodec, features: Collection[str]) -> Callable[[Tensors], Tensors]:
+        def encode(tensors: Tensors) -> Tensors:
+            columns = self._columns(tensors)
+            return codec.pack(self.encoder.encode(columns, features) if features else {}, columns)
+
+        return encode
+
+    def _embedding(self, stage: Stage, features: Collection[str]) -> Callable[[Tensors], Tensors]:
+        def embed(tensors: Tensors) -> Tensors:
+            batch = self.encoder.encode(self._columns(tensors), features)
+            return {"embedding": self.network.encode_side(batch, stage)[_VECTORS[stage]]}
+
+        return embed
+
+    def _score(self, tensors: Tensors) -> Tensors:
+        user, user_columns = self._user.unpack(tensors)
+        item, item_columns = self._item.unpack(tensors)
+        if not self._stages.pair:
+            sides = [
+                self.network.encode_side(batch, stage) if batch else {}
+                for batch, stage in ((user, USER), (item, ITEM))
+            ]
+            return self._predictions(self.network.score(*sides))
+        rows = tf.shape(next(iter((item | item_columns).values())))[0]
+        columns = item_columns | {name: _rows(values, rows) for name, values in user_columns.items()}
+        pair = self.encoder.encode(columns, self._stages.pair)
+        schema = self.encoder.schema
+        parts = [
+            (self._user.schema, user),
+            (self._item.schema, item),
+            (schema.select(set(self._stages.pair)), pair),
+        ]
+        return self._predictions(self.network.predict(join_batches(schema, parts, rows)))
+
+    def _side(self, batch: Tensors, stage: Stage) -> Tensors:
+        return self.network.encode_side(batch, stage) if batch else {}
+
+    def _predictions(self, predictions: Tensors) -> Tensors:
+        return {entry.tensor: predictions[entry.task] for entry in self.tasks}
+
+
+class _WithKeywords:
+    """A function of a dictionary that is called with keyword arguments, as signatures are."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, **tensors: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        return self.function(tensors)
+
+
+def _task_entries(network: Network) -> list[TaskEntry]:
+    names = tensor_names(network.heads)
+    return [
+        TaskEntry(
+            task=task,
+            tensor=names[task],
+            type=head.config.type,
+            classes=getattr(head.config, "classes", None),
+        )
+        for task, head in network.heads.items()
+    ]
+
+
+def _rows(values: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """One row, or N, as N rows."""
+    return tf.broadcast_to(values, tf.concat([[rows], tf.shape(values)[1:]], axis=0))
