@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from easyrec.config.base import PositiveFraction, StrictModel
 
@@ -51,8 +51,19 @@ class StepSchedule(StrictModel):
     """Steps in which the rate grows from 0, linearly."""
     boundaries: list[int] = Field(min_length=1)
     """Steps at which the factor changes, increasing."""
-    factors: list[float] = Field(min_length=1)
+    factors: list[Annotated[float, Field(ge=0)]] = Field(min_length=1)
     """Factor of the base rate from each boundary on."""
+
+    @model_validator(mode="after")
+    def _boundaries_fit_factors(self) -> StepSchedule:
+        if len(self.boundaries) != len(self.factors):
+            raise ValueError(
+                f"give one factor per boundary; there are {len(self.boundaries)} `boundaries` and "
+                f"{len(self.factors)} `factors`"
+            )
+        if any(low >= high for low, high in zip(self.boundaries, self.boundaries[1:], strict=False)):
+            raise ValueError(f"`boundaries` must increase, got {self.boundaries}")
+        return self
 
 
 Schedule = Annotated[
@@ -85,8 +96,8 @@ class EmbeddingOptimizerConfig(StrictModel):
     type: Literal["adagrad", "lazy_adam", "sgd"] = "adagrad"
     learning_rate: float = Field(0.02, gt=0)
     """Base learning rate, before the schedule."""
-    initial_accumulator: float = Field(0.1, ge=0)
-    """Where Adagrad's sums of squares start."""
+    initial_accumulator: float = Field(1e-6, ge=0)
+    """Where Adagrad's sums of squares start. A row's gradient is about 1 / batch size, so 0.1 would freeze the tables."""
     beta_1: float = Field(0.9, ge=0, lt=1)
     """Decay of lazy Adam's first moment."""
     beta_2: float = Field(0.999, ge=0, lt=1)
