@@ -82,6 +82,17 @@ class BoundDataset:
             self.train.negatives = self._negatives(config.data.negatives)
 
     @property
+    def feature_columns(self) -> dict[str, ColumnInfo]:
+        """The columns of chunks that features may read: those of the data, and the histories."""
+        built = {
+            history.name: ColumnInfo(
+                history.name, "list<int>" if self.columns[history.of].kind == "int" else "list<string>"
+            )
+            for history in self.histories
+        }
+        return {**self.columns, **built}
+
+    @property
     def report(self) -> DataReport:
         """What was read and what was left out, with the latest complete pass over each part."""
         parts = [part for part in (self.train, self.eval) if part is not None]
