@@ -85,7 +85,7 @@ class Registry(Generic[ConfigT]):
 
     def __getitem__(self, name: str) -> Part[ConfigT]:
         if name not in self._parts:
-            raise ConfigError(f"unknown {self.kind} {name!r}.{nearest(name, self._parts)}")
+            raise ConfigError(f"unknown {self.kind} {name!r}.{self.hint(name)}")
         return self._parts[name]
 
     def __contains__(self, name: object) -> bool:
@@ -98,13 +98,29 @@ class Registry(Generic[ConfigT]):
         """All names, sorted."""
         return sorted(self._parts)
 
+    def hint(self, name: str) -> str:
+        """What to say after "unknown ... `name`": the nearest name, and plug-ins that may have had it."""
+        broken = "".join(f" Also, {message}." for message in _broken.values())
+        return f"{nearest(name, self._parts)}{broken}"
+
     def build(self, config: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Calls the implementation that `config.type` selects: `implementation(config, *args, **kwargs)`."""
         return self[config.type].load()(config, *args, **kwargs)
 
 
+_broken: dict[str, str] = {}
+
+
+def broken_plugins() -> dict[str, str]:
+    """Plug-ins of installed packages that could not be loaded: what went wrong, by name."""
+    return dict(_broken)
+
+
 def load_plugins(modules: tuple[str, ...] = ()) -> list[str]:
     """Imports the plug-ins of installed packages and those that a configuration names.
+
+    A plug-in of an installed package that cannot be loaded is left out and kept in `broken_plugins`, because this
+    configuration may not need it; names that turn out to be unknown are reported together with it.
 
     Args:
         modules: Module names from `plugins:` of a configuration.
@@ -113,24 +129,27 @@ def load_plugins(modules: tuple[str, ...] = ()) -> list[str]:
         The names of the modules imported.
 
     Raises:
-        ConfigError: One cannot be imported; the message names it and the reason.
+        ConfigError: One of `modules` cannot be imported; the message names it and the reason.
     """
     loaded = []
     for entry_point in entry_points(group=PLUGIN_GROUP):
         try:
             entry_point.load()
-        except Exception as error:  # a foreign module may fail in any way; the user needs its name
-            raise ConfigError(
-                f"the plug-in {entry_point.name!r} ({entry_point.value}) of an installed package cannot be loaded: "
+        except Exception as error:  # noqa: BLE001 a foreign module may fail in any way
+            package = entry_point.dist.name if entry_point.dist else "an installed package"
+            _broken[entry_point.name] = (
+                f"the plug-in {entry_point.name!r} of {package} ({entry_point.value}) cannot be loaded: "
                 f"{type(error).__name__}: {error}"
-            ) from error
-        loaded.append(entry_point.value)
+            )
+        else:
+            _broken.pop(entry_point.name, None)
+            loaded.append(entry_point.value)
     for module in modules:
         try:
             importlib.import_module(module)
         except Exception as error:
             raise ConfigError(
-                f"plugins: the module {module!r} cannot be imported: {type(error).__name__}: {error}. "
+                f"the module {module!r} cannot be imported: {type(error).__name__}: {error}. "
                 "Is its package installed in this environment, or its folder on PYTHONPATH?"
             ) from error
         loaded.append(module)
