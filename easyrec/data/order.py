@@ -13,7 +13,7 @@ from easyrec.data.source import Segment, Source
 
 INTERLEAVED = 8
 """Segments that are read side by side when rows are shuffled."""
-SEGMENT_ROWS = 131_072
+SEGMENT_ROWS = 262_144
 """Larger row groups are cut into segments of about this size, so that a few large ones are mixed well too."""
 
 Piece = tuple[NDArray[np.int64], pa.Table]

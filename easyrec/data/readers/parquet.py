@@ -16,6 +16,7 @@ from easyrec.errors import DataError, SchemaError
 
 _SMALL_DICTIONARY = 64 * 1024
 _INDEX_COLUMN = "__index_level_"
+_READ_BUFFER = 64 * 1024
 
 
 class ParquetSource(Reader):
@@ -78,7 +79,7 @@ class ParquetSource(Reader):
             metadata=metadata,
             read_dictionary=list(encoded) or None,
             pre_buffer=path is None,
-            memory_map=path is not None,
+            buffer_size=_READ_BUFFER,
         )
 
     def _footer(self, file: DataFile) -> pq.FileMetaData:
