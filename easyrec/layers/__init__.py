@@ -10,6 +10,7 @@ from easyrec.layers.mlp import MLP
 from easyrec.layers.number_embedding import NumberEmbedding
 from easyrec.layers.sequence_pooling import SequencePooling
 from easyrec.layers.target_attention import TargetAttention
+from easyrec.layers.unit_norm import UnitNorm
 
 __all__ = [
     "MLP",
@@ -21,5 +22,6 @@ __all__ = [
     "NumberEmbedding",
     "SequencePooling",
     "TargetAttention",
+    "UnitNorm",
     "activation_layer",
 ]

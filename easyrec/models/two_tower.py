@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from easyrec.config.models import TwoTowerConfig
 from easyrec.features.outputs import FeatureSchema
-from easyrec.layers import MLP
+from easyrec.layers import MLP, UnitNorm
 from easyrec.models.base import TowerModel
 from easyrec.models.inputs import ModelInputs
 
@@ -32,7 +32,7 @@ class TwoTower(TowerModel):
         self.user_tower, self.item_tower = self.mlp("user_tower"), self.mlp("item_tower")
         self.user_projection = keras.layers.Dense(config.output_dim, name="user_projection")
         self.item_projection = keras.layers.Dense(config.output_dim, name="item_projection")
-        self.normalize = keras.layers.UnitNormalization(name="normalize") if config.normalize else None
+        self.normalize = UnitNorm(name="normalize") if config.normalize else None
 
     def user_vector(self, inputs: ModelInputs, training: bool = False) -> tf.Tensor:
         """Vectors [B, output_dim] of the users, each in its context."""
