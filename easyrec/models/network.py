@@ -204,8 +204,12 @@ class Network(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """`variables` by names that depend on the architecture only, not on what else the process has created."""
-        variables = self.variables
-        return dict(zip(_stable_names([variable.path for variable in variables]), variables, strict=True))
+        paths = [
+            _below(layer.name, variable.path)
+            for layer in (self.inputs, self.model)
+            for variable in layer.variables
+        ]
+        return dict(zip(_stable_names(paths), self.variables, strict=True))
 
     # Parts.
 
@@ -356,6 +360,14 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
+
+
+def _below(layer: str, path: str) -> str:
+    """The path of a variable with its layer's name in front, where Keras has left it out.
+
+    Keras has when the variable was made outside of a call of the layer, as states of dropout are.
+    """
+    return path if path.startswith(f"{layer}/") else f"{layer}/{path}"
 
 
 def _stable_names(paths: Sequence[str]) -> list[str]:

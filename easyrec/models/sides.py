@@ -85,7 +85,14 @@ class SideSplit:
         Args:
             user: Part of 1 or N rows.
             item: Part of N rows.
+
+        Raises:
+            ConfigError: There is no part of the item.
         """
+        if _NUMBERS not in item:
+            raise ConfigError(
+                "nothing is known of the items, so they cannot be scored; add a feature of side `item`"
+            )
         rows = tf.shape(item[_NUMBERS])[0]
         users = self._own("user")
         repeated = {key: _repeated(value, rows) for key, value in user.items()}

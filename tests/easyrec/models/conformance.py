@@ -90,7 +90,7 @@ def batch(rows: int, seed: int = 0, schema: FeatureSchema = SCHEMA) -> dict[str,
     rng = np.random.default_rng(seed)
     ids = [rng.integers(0, output.rows, rows) for output in schema.single_ids]
     arrays: dict[str, np.ndarray] = {
-        "ids": np.stack(ids, axis=1).astype(np.int32),
+        "ids": np.reshape(ids, [len(ids), rows]).T.astype(np.int32),
         "numbers": rng.normal(size=(rows, sum(output.width for output in schema.numbers))).astype(np.float32),
     }
     for output in schema.multi_ids:
@@ -99,7 +99,7 @@ def batch(rows: int, seed: int = 0, schema: FeatureSchema = SCHEMA) -> dict[str,
         arrays[f"{output.feature}/values"] = rng.integers(0, output.rows, lengths.sum()).astype(np.int32)
         if output.weighted:
             arrays[f"{output.feature}/weights"] = rng.uniform(0.5, 2, lengths.sum()).astype(np.float32)
-    taste = arrays["ids"].sum(axis=1) + (arrays["numbers"][:, 0] > 0)
+    taste = arrays["ids"].sum(axis=1) + (arrays["numbers"][:, :1] > 0).sum(axis=1)
     arrays["label/liked"] = (taste % 2).astype(np.float32)
     arrays["label/rating"] = (taste % 5).astype(np.float32)
     arrays["label/kind"] = (taste % 3).astype(np.float32)
