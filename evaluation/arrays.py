@@ -4,7 +4,7 @@ Every function here either returns an array that later code need not question, o
 names the argument, the first offending rows (counted from 0) and a value found there.
 """
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,10 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 AnyFloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-SparseRows: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
+if TYPE_CHECKING:
+    SparseRows: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
+else:
+    SparseRows = sparse.csr_array  # not subscriptable before SciPy 1.16
 ArrayLike: TypeAlias = Any  # lists, NumPy, pandas Series, Arrow arrays: all that np.asarray understands
 
 _ROWS_SHOWN = 5

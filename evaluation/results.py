@@ -93,7 +93,7 @@ class EvaluationResult:
     Attributes:
         tasks: Results by task name.
         unit: What intervals resample: "user", or "row" when no user column was given.
-        n_units: Number of users (or rows).
+        n_units: Number of users, or of rows, or of random groups of rows where there are very many.
         level: Confidence level of the intervals.
         resamples: Number of bootstrap resamples, 0 without intervals.
         seed: Seed of the resamples.
@@ -133,14 +133,15 @@ class EvaluationResult:
         """How the intervals were made, in words."""
         if not self.resamples:
             return "No intervals were computed."
-        unit = (
-            "users"
-            if self.unit == "user"
-            else "rows (no user column was given, so rows count as independent)"
-        )
+        if self.unit == "user":
+            unit = f"{self.n_units:,} users"
+        else:
+            grouped = any(task.n_rows > self.n_units for task in self.tasks.values())
+            unit = f"{self.n_units:,} {'random groups of rows' if grouped else 'rows'}"
+            unit += " (no user column was given, so rows count as independent)"
         return (
-            f"Intervals: {percent(self.level)}, percentile bootstrap over {self.n_units:,} {unit}, "
-            f"{self.resamples:,} resamples, seed {self.seed}."
+            f"Intervals: {percent(self.level)}, percentile bootstrap over {unit}, {self.resamples:,} resamples, "
+            f"seed {self.seed}."
         )
 
     def to_dict(self) -> dict[str, Any]:

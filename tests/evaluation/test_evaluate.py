@@ -110,6 +110,16 @@ def test_intervals_hold_the_value_and_widen_when_rows_of_a_user_agree() -> None:
     assert width["user"] > 2 * width["row"]
 
 
+def test_very_many_rows_are_drawn_in_random_groups() -> None:
+    generator = np.random.default_rng(2)
+    frame = pd.DataFrame({"label": generator.integers(0, 2, 60_000), "score": np.full(60_000, 0.5)})
+    result = evaluate(frame, metrics=["accuracy"], resamples=400)
+    one = result["label"].metrics["accuracy"]
+    expected = 2 * 1.96 * 0.5 / math.sqrt(60_000)
+    assert one.high - one.low == pytest.approx(expected, rel=0.2)
+    assert "20,000 random groups of rows" in str(result)
+
+
 def test_default_columns_and_task_type(table: pd.DataFrame) -> None:
     assert evaluate(table[["label", "score"]], intervals=False)["label"].type == "binary"
     stars = pd.DataFrame({"label": table["stars"], "score": table["stars_score"]})
