@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from easyrec.config.base import StrictModel, TypedConfig
 from easyrec.config.columns import KIND_NAMES, LISTS, ColumnKind
@@ -109,6 +109,27 @@ class ListVocabulary(StrictModel):
     """The values; an integer and its decimal text are the same value."""
     oov_buckets: int = Field(1, ge=1)
     """Ids that other values are hashed to."""
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _quoted(cls, values: Any) -> Any:
+        for value in values if isinstance(values, (list, tuple)) else ():
+            if isinstance(value, bool) or value is None:
+                word = "null" if value is None else str(value).lower()
+                raise ValueError(f"{word} is not text; write it in quotes if it is a value")
+        return values
+
+    @field_validator("values")
+    @classmethod
+    def _different(cls, values: list[str | int]) -> list[str | int]:
+        seen: set[str] = set()
+        for value in map(str, values):
+            if value == "":
+                raise ValueError("an empty value means missing, which has an id of its own; leave it out")
+            if value in seen:
+                raise ValueError(f"{value!r} is given twice (an integer and its decimal text are the same value)")
+            seen.add(value)
+        return values
 
 
 class FileVocabulary(StrictModel):

@@ -225,8 +225,10 @@ def _flatten(array: pa.Array, spec: InputSpec) -> tuple[pa.Array, NDArray[np.int
         child = array.keys if spec.part == "keys" else array.items
     elif spec.part != "values":
         raise SchemaError(f"{_where(spec)} holds {kind}, but a map was there when the features were fitted.")
+    elif pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return _flatten_views(array)
     else:
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        if pa.types.is_fixed_size_list(kind):
             array = array.cast(pa.large_list(kind.value_type))
         child = array.values
     offsets = np.asarray(array.offsets).astype(np.int64)
@@ -239,6 +241,14 @@ def _flatten(array: pa.Array, spec: InputSpec) -> tuple[pa.Array, NDArray[np.int
             splits = np.concatenate([[0], np.cumsum(np.where(nulls, 0, lengths))]).astype(np.int64)
             return child, splits
     return child.slice(int(offsets[0]), int(offsets[-1] - offsets[0])), offsets - offsets[0]
+
+
+def _flatten_views(array: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """As `_flatten`, for lists that lie anywhere in their values (pyarrow 26 casts them to lists wrongly)."""
+    lengths = np.where(np.asarray(array.is_null()), 0, np.asarray(array.sizes)).astype(np.int64)
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    starts = np.asarray(array.offsets).astype(np.int64) - splits[:-1]
+    return array.values.take(pa.array(np.arange(splits[-1]) + np.repeat(starts, lengths))), splits
 
 
 def _integers(array: pa.Array, spec: InputSpec, splits: NDArray[np.int64] | None) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,12 +42,8 @@ class ValueCounter:
         self._pending.append((values, counts))
         self._pending_rows += len(values)
         if self._pending_rows > max(_PENDING, 2 * self._merged_rows):
-            values, counts = self.result()
-            self._pending, self._pending_rows, self._merged_rows = (
-                [(values, counts)],
-                len(values),
-                len(values),
-            )
+            values, _ = self.result()
+            self._merged_rows = self._pending_rows = len(values)
             if len(values) > self.max_distinct:
                 raise DataError(
                     f"feature {self.feature!r} has more than {self.max_distinct:,} distinct values; "
@@ -64,22 +59,25 @@ class ValueCounter:
         """Distinct values (int64, large_string or large_binary) and their counts (int64), in no particular order."""
         if not self._pending:
             return pa.array([], pa.large_string()), pa.array([], pa.int64())
-        kinds = {values.type for values, _ in self._pending}
-        kind = _common(kinds)
-        values = pa.chunked_array([_as(values, kind) for values, _ in self._pending])
-        counts = pa.chunked_array([counts for _, counts in self._pending])
-        if len(self._pending) == 1:
-            return values.combine_chunks(), counts.combine_chunks()
-        table = pa.table({"value": values, "count": counts})
-        table = table.group_by("value").aggregate([("count", "sum")])
-        return table["value"].combine_chunks(), table["count_sum"].combine_chunks()
+        if len(self._pending) > 1:
+            self._pending = [merge(self._pending)]
+        return self._pending[0]
 
 
 def merge(results: list[tuple[pa.Array, pa.Array]]) -> tuple[pa.Array, pa.Array]:
-    """The results of several counters as one."""
-    total = ValueCounter("")
-    total._pending = [result for result in results if len(result[0])]
-    return total.result()
+    """Several lists of values and their counts as one in which each value occurs once."""
+    results = [result for result in results if len(result[0])] or results[:1]
+    if len(results) == 1:
+        return results[0]
+    kind = _common({values.type for values, _ in results})
+    table = pa.table(
+        {
+            "value": pa.chunked_array([_as(values, kind) for values, _ in results]),
+            "count": pa.chunked_array([counts for _, counts in results]),
+        }
+    )
+    table = table.group_by("value").aggregate([("count", "sum")])
+    return table["value"].combine_chunks(), table["count_sum"].combine_chunks()
 
 
 def by_frequency(values: pa.Array, counts: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -111,11 +109,6 @@ def canonical_integers(values: pa.Array) -> pa.Array | None:
 def as_text(values: pa.Array) -> pa.Array:
     """Integers as decimal text, text as it is."""
     return values.cast(pa.large_string()) if pa.types.is_integer(values.type) else values
-
-
-def total(counts: pa.Array) -> int:
-    """Sum of the counts."""
-    return int(np.asarray(counts).sum())
 
 
 def _uniform(values: pa.Array) -> pa.Array:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +87,19 @@ class Encoder:
         Raises:
             DataError: There are no rows, a feature is missing throughout, or a value cannot be used.
         """
-        fitters = self._fitters(counts)
+        for transform in self.transforms.values():
+            transform.warnings = []
+        fitters = list(self._fitters(counts).values())
         rows = 0
-        if fitters:
-            for chunk in chunks:
+        with ThreadPoolExecutor(max(1, min(len(fitters), os.cpu_count() or 1))) as threads:
+            for chunk in chunks if fitters else ():
                 rows += chunk.num_rows
-                for fitter in fitters.values():
-                    fitter.update(chunk)
-            if rows == 0:
+                _all(threads, [partial(fitter.update, chunk) for fitter in fitters])
+            if fitters and rows == 0:
                 raise DataError("the training data have no rows, so there is nothing to fit the features on")
-        for fitter in fitters.values():
-            fitter.finish()
-        for vocabulary in self.vocabularies:
-            vocabulary.fit()
+            for fitter in fitters:
+                fitter.finish()
+            _all(threads, [vocabulary.fit for vocabulary in self.vocabularies])
         self._fitted()
         return self
 
@@ -330,6 +333,12 @@ class Encoder:
             for name in names
             if name in table.column_names
         }
+
+
+def _all(threads: Executor, calls: Iterable[Callable[[], None]]) -> None:
+    """Runs the calls at the same time (Arrow and TensorFlow let go of the interpreter); the first error is raised."""
+    for future in [threads.submit(call) for call in calls]:
+        future.result()
 
 
 def _read(table: pa.Table, transforms: Mapping[str, Transform[Any]]) -> dict[tuple[str, str], Column]:

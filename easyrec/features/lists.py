@@ -17,22 +17,29 @@ from easyrec.features.tensors import Tensor, as_ragged, keep, missing, positions
 
 def pieces_tensor(values: Tensor, separator: str | None) -> Tensor:
     """A RaggedTensor [B, None] of raw values, missing ones included, from any of the forms a list comes in."""
-    if separator is not None and not isinstance(values, tf.RaggedTensor) and values.shape.rank == 1:
+    if separator is not None and values.shape.rank == 1:
         return split_text(values, separator)
     return as_ragged(values)
 
 
-def drop_missing(ragged: Sequence[Tensor], separator: str | None, count: Counter) -> list[Tensor]:
+def drop_missing(ragged: Sequence[Tensor], source: Tensor, count: Counter) -> list[Tensor]:
     """Drops missing values (padding, nulls, empty pieces) from parallel ragged tensors; the first one decides.
 
     What is dropped is counted as `dropped`, save the one empty piece that empty text is split into.
+
+    Args:
+        ragged: RaggedTensors [B, None] with the same row splits.
+        source: The raw tensor they come from.
+        count: The counter.
     """
     first = ragged[0]
     absent = missing(first.flat_values)
     if count.enabled:
-        whole_row = tf.gather(first.row_lengths(), first.value_rowids()) == 1
-        empty_text = tf.logical_and(whole_row, separator is not None)
-        count("dropped", first.with_flat_values(tf.logical_and(absent, tf.logical_not(empty_text))))
+        dropped = absent
+        if source.shape.rank == 1:
+            empty_text = tf.gather(missing(source), first.value_rowids())
+            dropped = tf.logical_and(absent, tf.logical_not(empty_text))
+        count("dropped", first.with_flat_values(dropped))
     return keep(ragged, tf.logical_not(absent))
 
 

@@ -64,8 +64,8 @@ class SequenceTransform(Transform[SequenceFeature]):
 
     def transform(self, columns: Mapping[str, Tensor], count: Counter) -> Tensor:
         """[B], [B, L] or ragged to a RaggedTensor [B, None] int32."""
-        raw = pieces_tensor(columns[self.input.name], self.config.separator)
-        values = drop_missing([raw], self.config.separator, count)
+        source = columns[self.input.name]
+        values = drop_missing([pieces_tensor(source, self.config.separator)], source, count)
         (kept,) = cut(values, self.config.max_length, latest=True, count=count)
         ids = kept.with_flat_values(self.vocabulary.lookup(kept.flat_values))
         count("missing", ids.row_lengths() == 0)

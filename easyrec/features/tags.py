@@ -78,7 +78,8 @@ class TagsTransform(Transform[TagsFeature]):
 
     def transform(self, columns: Mapping[str, Tensor], count: Counter) -> Tensor:
         """[B], [B, L] or ragged to a RaggedTensor [B, None] int32, with weights if there are any."""
-        raw = pieces_tensor(columns[self.input.name], self.config.separator)
+        source = columns[self.input.name]
+        raw = pieces_tensor(source, self.config.separator)
         parallel = [raw]
         malformed = None
         if self.config.weight_separator is not None:
@@ -91,7 +92,7 @@ class TagsTransform(Transform[TagsFeature]):
         if malformed is not None:
             parallel.append(raw.with_flat_values(malformed))
         kept = cut(
-            drop_missing(parallel, self.config.separator, count),
+            drop_missing(parallel, source, count),
             self.config.max_length, latest=False, count=count,
         )  # fmt: skip
         ids = kept[0].with_flat_values(self.vocabulary.lookup(kept[0].flat_values))

@@ -68,8 +68,7 @@ def padded(table: pa.Table, spec: InputSpec) -> tf.Tensor:
         flat = tensor.flat_values
         tensor = tensor.with_flat_values(_as(flat, spec.kind)).to_tensor(padding)
         # A client may pad further than the longest row.
-        tensor = tf.concat([tensor, tf.fill([tf.shape(tensor)[0], 2], padding)], axis=1)
-        return tensor
+        return tf.concat([tensor, tf.fill([tf.shape(tensor)[0], 2], padding)], axis=1)
     return _as(tensor, spec.kind)
 
 

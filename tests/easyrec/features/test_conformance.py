@@ -70,7 +70,7 @@ CASES: dict[str, dict[str, Case]] = {
             {"f": ints(0, 3, 4, -1, None, 2**63 - 1)},
         ),
         "size of text": Case(
-            {"f": {"type": "id", "vocabulary": {"size": 4}}}, {"f": ["1", "2", None, "3"]}, {"f": [*ODD, "3", "4", "03"]}
+            {"f": {"type": "id", "vocabulary": {"size": 4}}}, {"f": ["1", "2", None, "3"]}, {"f": [*ODD, "3", "4"]}
         ),
     },
     "tags": {
