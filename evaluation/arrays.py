@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy import sparse
 
 from evaluation.errors import DataError
 
@@ -18,9 +16,11 @@ AnyFloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 if TYPE_CHECKING:
+    from scipy import sparse
+
     SparseRows: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
 else:
-    SparseRows = sparse.csr_array  # not subscriptable before SciPy 1.16
+    SparseRows = Any
 ArrayLike: TypeAlias = Any  # lists, NumPy, pandas Series, Arrow arrays: all that np.asarray understands
 
 _ROWS_SHOWN = 5
@@ -45,6 +45,8 @@ def _to_numbers(values: ArrayLike, name: str) -> npt.NDArray[Any]:
         raise DataError(
             f"{name} must hold numbers, got text such as {array[np.argmax(text)]!r} in {name_rows(text)}."
         )
+    import pandas as pd  # slow to import, and only odd containers need it
+
     try:
         return pd.to_numeric(pd.Series(array, dtype=object)).to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
@@ -161,16 +163,12 @@ def codes(values: ArrayLike, name: str) -> tuple[IntArray, int]:
     Raises:
         DataError: A value is missing.
     """
-    numbers, distinct = pd.factorize(_hashable(values, name))
+    import pandas as pd  # slow to import; a configuration check looks up metrics without it
+
+    column = values if isinstance(values, pd.Series | pd.Index) else np.asarray(values)
+    if column.ndim != 1:
+        raise DataError(f"{name} must be one value per row, got shape {column.shape}.")
+    numbers, distinct = pd.factorize(column)
     if (numbers < 0).any():
         raise DataError(f"{name} has a missing value in {name_rows(numbers < 0)}.")
     return numbers.astype(np.int64, copy=False), len(distinct)
-
-
-def _hashable(values: ArrayLike, name: str) -> Any:
-    if isinstance(values, pd.Series | pd.Index):
-        return values
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise DataError(f"{name} must be one value per row, got shape {array.shape}.")
-    return array

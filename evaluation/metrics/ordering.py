@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from evaluation.arrays import AnyFloatArray, BoolArray, FloatArray, IntArray, SparseRows
 from evaluation.metrics.rows import Rows
@@ -115,6 +114,8 @@ class _Steps:
     @classmethod
     def of(cls, rows: Rows, group: IntArray, n_groups: int, *, merge_positive: bool) -> "_Steps":
         """Sort, join neighbouring steps of one class where that changes nothing, and lay out by user."""
+        from scipy import sparse  # slow to import, and only intervals need it
+
         order, starts = steps_of(rows.score)
         is_positive = rows.label[order] == 1
         starts = starts[~_mergeable(is_positive, starts, merge_positive=merge_positive)]

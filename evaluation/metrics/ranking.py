@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from evaluation.arrays import BoolArray, FloatArray, IntArray, SparseRows
 from evaluation.errors import DataError, MetricError
@@ -59,9 +58,8 @@ class RankedLists:
         """
         lists = _integers(items, "items", 2)
         rows = np.arange(len(lists)) if users is None else _integers(users, "users", 1)
-        truth = sparse.csr_array(relevant)
-        _check_lists(lists, rows, truth.shape)
-        truth = positive_entries(truth)
+        _check_lists(lists, rows, relevant.shape)
+        truth = positive_entries(relevant)
         n_relevant = np.diff(truth.indptr).astype(np.int64)[rows]
         keep = n_relevant > 0
         lists, rows = lists[keep], rows[keep]
@@ -132,6 +130,8 @@ class RankedLists:
 
 def positive_entries(matrix: SparseRows) -> SparseRows:
     """A canonical CSR copy (sorted, duplicates summed) without stored values of 0 or less."""
+    from scipy import sparse  # slow to import, and only full-catalogue rankings need it
+
     result = sparse.csr_array(matrix).astype(np.float64)
     result.sum_duplicates()
     result.data[result.data < 0] = 0.0
