@@ -1,4 +1,4 @@
-"""Writes the reference pages that follow from the code: `docs/reference/configuration.md`.
+"""Writes the pages that follow from the code: `docs/reference/*.md` as far as generated, and the JSON Schema.
 
 Run it with `make docs` after changing a configuration class. `tests/architecture/test_documentation.py` fails
 while a page on disk differs from what this script writes.
@@ -16,12 +16,16 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from easyrec.cli.main import COMMANDS, LazyCommand
 from easyrec.config.base import OneOf
 from easyrec.config.data import READERS
 from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.schema import schema_text
 from easyrec.registry import Registry
 
-REFERENCE = Path(__file__).parent / "reference"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+SCHEMA = ROOT / "feature_configs" / "schema" / "pipeline.schema.json"
 
 CONFIGURATION_INTRODUCTION = """\
 # Configuration reference
@@ -178,6 +182,17 @@ def mentioned(annotation: Any, metadata: list[Any]) -> Iterator[Any]:
             yield from mentioned(argument, [])
 
 
+COMMANDS_INTRODUCTION = """\
+# Commands
+
+<!-- Written by docs/generate_reference.py from the commands. Do not edit; run `make docs`. -->
+
+Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration, 130 interrupted. Results go to standard
+output, progress and messages to standard error. Every command has `--help`, and `--traceback`, which shows where in
+the code an error happened.
+"""
+
+
 class Page:
     """Sections in the order in which a reader of the file meets them, each class and family once."""
 
@@ -236,15 +251,63 @@ def configuration() -> str:
     return page.text()
 
 
+def commands() -> str:
+    """The page on the command line."""
+    return "\n".join([COMMANDS_INTRODUCTION, *(command_section(command) for command in COMMANDS)])
+
+
+def command_section(lazy: LazyCommand) -> str:
+    """One command: usage, what it does, its arguments and options."""
+    command = lazy.load()
+    shown = [parameter for parameter in command.params if parameter.name not in ("traceback", "help")]
+    arguments = [parameter for parameter in shown if not parameter.opts[0].startswith("-")]
+    options = [parameter for parameter in shown if parameter.opts[0].startswith("-")]
+    names = [parameter.metavar or parameter.name.upper() for parameter in arguments]
+    usage = " ".join(["easyrec", lazy.name, *(["[OPTIONS]"] if options else []), *names])
+    paragraphs = [
+        " ".join(part.split()) for part in inspect.cleandoc(command.help or lazy.summary).split("\n\n")
+    ]
+    rows = [
+        f"| {cell(spelling(parameter))} | {cell(parameter.help or '')}{shown_default(parameter)} |"
+        for parameter in shown
+    ]
+    head = ["| | |", "|---|---|"] if rows else []
+    return "\n".join(
+        [f"## easyrec {lazy.name}", "", f"    {usage}", "", "\n\n".join(paragraphs), "", *head, *rows, ""]
+    )
+
+
+def spelling(parameter: Any) -> str:
+    """How an argument or option is written."""
+    if not parameter.opts[0].startswith("-"):
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    spellings = [f"`{spelled}`" for spelled in (*parameter.opts, *parameter.secondary_opts)]
+    value = "" if parameter.is_flag or not parameter.metavar else f" {parameter.metavar}"
+    return ", ".join(spellings) + value
+
+
+def shown_default(parameter: Any) -> str:
+    """The default of an option that takes a value."""
+    default = parameter.default
+    if parameter.required or default in (None, "") or getattr(parameter, "is_flag", False):
+        return ""
+    return f" Default: `{default}`."
+
+
 def pages() -> dict[Path, str]:
     """All generated pages: where each is kept, and what it says."""
-    return {REFERENCE / "configuration.md": configuration()}
+    return {
+        REFERENCE / "configuration.md": configuration(),
+        REFERENCE / "commands.md": commands(),
+        SCHEMA: schema_text(),
+    }
 
 
 def main() -> None:
     """Writes the pages whose text has changed."""
     for path, text in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")
 
