@@ -110,15 +110,6 @@ class ListVocabulary(StrictModel):
     oov_buckets: int = Field(1, ge=1)
     """Ids that other values are hashed to."""
 
-    @field_validator("values", mode="before")
-    @classmethod
-    def _quoted(cls, values: Any) -> Any:
-        for value in values if isinstance(values, (list, tuple)) else ():
-            if isinstance(value, bool) or value is None:
-                word = "null" if value is None else str(value).lower()
-                raise ValueError(f"{word} is not text; write it in quotes if it is a value")
-        return values
-
     @field_validator("values")
     @classmethod
     def _different(cls, values: list[str | int]) -> list[str | int]:

@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 from easyrec.errors import DataError
 from easyrec.features.columns import decode, present
 
-_PENDING = 1 << 20
 MAX_DISTINCT = 100_000_000
 """More distinct values than this are refused: such a column wants `vocabulary: {buckets: N}`."""
 
@@ -19,11 +18,13 @@ class ValueCounter:
     Args:
         feature: Name of the feature, for messages.
         max_distinct: How many distinct values are allowed.
+        pending: How many counts are held before they are merged.
     """
 
-    def __init__(self, feature: str, max_distinct: int = MAX_DISTINCT) -> None:
+    def __init__(self, feature: str, max_distinct: int = MAX_DISTINCT, pending: int = 1 << 20) -> None:
         self.feature = feature
         self.max_distinct = max_distinct
+        self.pending = pending
         self.missing = 0
         self._pending: list[tuple[pa.Array, pa.Array]] = []
         self._pending_rows = 0
@@ -41,7 +42,7 @@ class ValueCounter:
     def _add(self, values: pa.Array, counts: pa.Array) -> None:
         self._pending.append((values, counts))
         self._pending_rows += len(values)
-        if self._pending_rows > max(_PENDING, 2 * self._merged_rows):
+        if self._pending_rows > max(self.pending, 2 * self._merged_rows):
             values, _ = self.result()
             self._merged_rows = self._pending_rows = len(values)
             if len(values) > self.max_distinct:
