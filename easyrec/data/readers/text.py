@@ -189,6 +189,18 @@ def _lines(handle: IO[bytes]) -> Iterator[bytes]:
     yield from io.BufferedReader(handle) if isinstance(handle, io.RawIOBase) else handle
 
 
+def guess_encoding(head: bytes) -> str:
+    """The encoding of a file, from its first bytes."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    for line in head.splitlines()[:-1] or [head]:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return _guess(line)
+    return "utf-8"
+
+
 def _guess(line: bytes) -> str:
     for encoding in ("gb18030", "shift_jis", "euc_kr"):
         try:

@@ -1,0 +1,176 @@
+"""A commented configuration for a data set: what `easyrec init` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.data.inference import Choice, Findings
+from easyrec.data.profile import TableProfile
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COMMENT_AT = 60
+
+
+def propose(
+    found: Findings,
+    table: TableProfile,
+    items: TableProfile | None = None,
+    users: TableProfile | None = None,
+    name: str = "pipeline",
+) -> str:
+    """The configuration as text, each line with its reason; it loads as it is.
+
+    Args:
+        found: What the columns mean.
+        table: The interactions.
+        items: The item table.
+        users: The user table.
+        name: Name of the pipeline.
+    """
+    rows = "more than 500,000" if table.rows is None else f"{table.rows:,}"
+    lines = [
+        f"# Proposed by `easyrec init` from {rows} rows and {len(table.columns)} columns of {table.source.path[0]}.",
+        "# Everything not written here has a default; `easyrec validate --show` prints them all.",
+        f"name: {_scalar(name)}",
+        "data:",
+        *_source("train", table, "  "),
+    ]
+    if found.keys:
+        lines.append("  keys:")
+        lines += [
+            _line(f"    {word}: {_scalar(choice.value)}", choice.why) for word, choice in found.keys.items()
+        ]
+    if items is not None or users is not None:
+        lines.append("  tables:")
+        for side, profile in (("user", users), ("item", items)):
+            if profile is not None:
+                lines += _source(side, profile, "    ")
+    lines.append(_split(found))
+    negatives = _negatives(found)
+    if negatives is not None:
+        lines.append(negatives)
+    lines.append("features:")
+    for column, choice in found.features.items():
+        lines.append(_line(f"  {_feature(column, choice.value)}", choice.why))
+    if found.left_out:
+        lines.append("  # Left out:")
+        lines += [f"  #   {column}: {choice.why}" for column, choice in found.left_out.items()]
+    lines += [*_model(found), "tasks:", _task(found)]
+    if found.others:
+        lines.append(f"  # These could be tasks too: {', '.join(found.others[:5])}")
+    lines += _training(table, found)
+    return "\n".join(lines) + "\n"
+
+
+def check(text: str) -> PipelineConfig:
+    """Loads a proposed configuration; raises what a user's own file would raise."""
+    return PipelineConfig.model_validate(yaml.safe_load(text))
+
+
+def _source(word: str, profile: TableProfile, indent: str) -> list[str]:
+    source = profile.source
+    if not source.options and not source.columns and source.format is None:
+        return [f"{indent}{word}: {_scalar(source.path[0])}"]
+    lines = [f"{indent}{word}:", f"{indent}  path: {_scalar(source.path[0])}"]
+    if source.options:
+        lines.append(f"{indent}  options:")
+        for name, value in source.options.items():
+            lines.append(_line(f"{indent}    {name}: {_scalar(value)}", profile.notes.get(name, "")))
+    return lines
+
+
+def _split(found: Findings) -> str:
+    if "time" not in found.keys:
+        return _line(
+            "  split: {type: random, fraction: 0.1}", "rows held out to measure on; no column is a time"
+        )
+    if "user" in found.keys:
+        return _line(
+            "  split: {type: user_latest, fraction: 0.1}",
+            "each user's latest rows are held out to measure on",
+        )
+    return _line("  split: {type: time, fraction: 0.1}", "the latest rows are held out to measure on")
+
+
+def _negatives(found: Findings) -> str | None:
+    if (
+        found.task is None
+        or found.task.value["type"] != "binary"
+        or not {"user", "item"} <= found.keys.keys()
+    ):
+        return None
+    where = found.task.value.get("label")
+    if where is None or ">=" not in where:
+        return None
+    return _line(
+        f"  negatives: {{per_row: 4, where: {_flow(where)}}}",
+        "only rated items are in the data; these teach what is not chosen",
+    )
+
+
+def _feature(column: str, options: dict[str, Any]) -> str:
+    """One feature; a column whose name would be taken for a pattern gets a plain name."""
+    if any(sign in column for sign in "*?{}"):
+        plain = re.sub(r"[*?{}]", "_", column)
+        return f"{_scalar(plain)}: {_flow({**options, 'column': column})}"
+    return f"{_scalar(column)}: {_flow(options)}"
+
+
+def _model(found: Findings) -> list[str]:
+    if found.task is not None and found.task.value["type"] == "retrieval":
+        return [_line("model: {type: two_tower}", "finds items for users among many")]
+    return [
+        _line(
+            "model: {type: deepfm, hidden_units: [128, 64]}",
+            "a strong default; `easyrec list models` shows others",
+        )
+    ]
+
+
+def _task(found: Findings) -> str:
+    choice = found.task or Choice({"type": "binary"}, "")
+    return _line(f"  {_scalar(found.task_name)}: {_flow(choice.value)}", choice.why)
+
+
+def _training(table: TableProfile, found: Findings) -> list[str]:
+    rows = table.rows if table.rows is not None else 1_000_000
+    batch = 256 if rows < 20_000 else 1024 if rows < 200_000 else 4096
+    epochs = 5 if rows < 200_000 else 2 if rows < 2_000_000 else 1
+    return [
+        "training:",
+        _line(f"  batch_size: {batch}", "examples in a step"),
+        _line(f"  epochs: {epochs}", "passes over the data; the best one is kept"),
+    ]
+
+
+def _line(text: str, why: str) -> str:
+    if not why:
+        return text
+    # A line break in a reason (a value with one in it) would end the comment.
+    reason = " ".join(why.split())
+    return f"{text:<{_COMMENT_AT}} # {reason}"
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    """One value, quoted wherever YAML would read something else, or `${` would be substituted."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    text = value.replace("${", "$${")
+    plain = re.fullmatch(r"[A-Za-z0-9_./ >=<-]+", text) is not None and text == text.strip()
+    if plain and not text.startswith(("-", ">", "=", "<")) and yaml.safe_load(text) == value:
+        return text
+    return json.dumps(text, ensure_ascii=False)
