@@ -71,6 +71,7 @@ class LazyCommand:
 
 
 COMMANDS: tuple[LazyCommand, ...] = (
+    LazyCommand("init", "Look at the data, propose a configuration.", "easyrec.cli.init:init"),
     LazyCommand("validate", "Check a configuration, and the data it names.", "easyrec.cli.validate:validate"),
     LazyCommand(
         "schema", "Print the JSON Schema of configurations, for editors.", "easyrec.cli.schema:schema"
