@@ -9,7 +9,7 @@ import typer
 
 from easyrec.cli.common import ConfigArgument, OverridesOption, note, output
 from easyrec.config.loader import load_config
-from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.pipeline import EvaluationConfig, PipelineConfig
 from easyrec.config.resolve import resolve
 from easyrec.config.schema import resolved_yaml
 from easyrec.errors import ConfigError
@@ -30,7 +30,7 @@ def validate(
     All problems are listed, one a line: file and line, path, what is wrong and what would be right.
     """
     pipeline = load_config(config, overrides or ())
-    _check_metrics(pipeline)
+    _check_names(pipeline)
     checked = ""
     if data and not (missing := _missing_files(pipeline)):
         pipeline = _check_data(pipeline)
@@ -48,13 +48,14 @@ def validate(
     )
 
 
-def _check_metrics(config: PipelineConfig) -> None:
-    """Looks metrics up, where any are named: the package that knows them takes its time to import."""
-    if all(task.metrics is None for task in config.tasks.values()):
+def _check_names(config: PipelineConfig) -> None:
+    """Looks metrics and baselines up where any are named: the package that knows them takes its time to import."""
+    usual = EvaluationConfig.model_fields["baselines"].default
+    if config.evaluation.baselines == usual and not any(task.metrics for task in config.tasks.values()):
         return
-    from easyrec.config.metric_names import check_metrics
+    from easyrec.config.evaluation_names import check_names
 
-    if problems := check_metrics(config):
+    if problems := check_names(config):
         raise ConfigError(problems)
 
 

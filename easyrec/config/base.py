@@ -100,8 +100,8 @@ class OneOf:
         kind = self.registry.kind
         if not isinstance(value, dict):
             raise PydanticCustomError(
-                "one_of", "a {kind} is a mapping with a `type`, such as {{type: {example}}}",
-                {"kind": kind, "example": next(iter(self.registry.names()), "name")},
+                "one_of", "a {kind} is a mapping with a `type`, such as {example}",
+                {"kind": kind, "example": f"{{type: {next(iter(self.registry.names()), 'name')}}}"},
             )  # fmt: skip
         name = value.get("type")
         if name is None:

@@ -118,7 +118,9 @@ class ListVocabulary(StrictModel):
             if value == "":
                 raise ValueError("an empty value means missing, which has an id of its own; leave it out")
             if value in seen:
-                raise ValueError(f"{value!r} is given twice (an integer and its decimal text are the same value)")
+                raise ValueError(
+                    f"{value!r} is given twice (an integer and its decimal text are the same value)"
+                )
             seen.add(value)
         return values
 
@@ -161,12 +163,12 @@ def _vocabulary_shorthand(value: Any) -> Any:
     return value
 
 
+_Vocabularies = FittedVocabulary | ListVocabulary | FileVocabulary | HashVocabulary | IntegerVocabulary
 Vocabulary = Annotated[
-    Annotated[
-        FittedVocabulary | ListVocabulary | FileVocabulary | HashVocabulary | IntegerVocabulary,
-        Field(discriminator="type"),
-    ],
-    BeforeValidator(_vocabulary_shorthand, json_schema_input_type=Any),
+    Annotated[_Vocabularies, Field(discriminator="type")],
+    BeforeValidator(
+        _vocabulary_shorthand, json_schema_input_type=_Vocabularies | list[str | int] | Literal["fitted"]
+    ),
 ]
 
 

@@ -132,6 +132,8 @@ def _written_path(details: ErrorDetails, written: Any) -> Path:
         elif not (last and details["type"] in ("missing", "extra_forbidden")):
             continue
         path.append(step)
+    if details["type"] == "one_of_unknown" and isinstance(node, Mapping):
+        path.append("type")
     return tuple(path)
 
 

@@ -57,9 +57,10 @@ def _apply(document: Document, override: str) -> None:
     walked: Path = ()
     for part in path[:-1]:
         key = _key(target, part, walked)
+        walked = (*walked, key)
         if isinstance(target, dict) and target.get(key) is None:
             target[key] = {}
-        walked = (*walked, key)
+            document.places[walked] = Location(SOURCE)
         if isinstance(target[key], str):
             target[key] = {"path" if walked in _PATH_SHORTHANDS else "type": target[key]}
         target = target[key]

@@ -30,7 +30,7 @@ def alternatives(pattern: str) -> list[str]:
     """
     expanded = [""]
     for piece in re.split(r"(\{[^{}]*\})", pattern):
-        if piece.startswith("{"):
+        if piece.startswith("{") and piece.endswith("}"):
             choices = [choice.strip() for choice in piece[1:-1].split(",")]
         elif "{" in piece or "}" in piece:
             raise ValueError("braces are not closed, or nested")

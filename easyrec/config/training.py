@@ -66,24 +66,23 @@ class StepSchedule(StrictModel):
         return self
 
 
-Schedule = Annotated[
-    Annotated[
-        ConstantSchedule | CosineSchedule | ExponentialSchedule | StepSchedule, Field(discriminator="type")
-    ],
-    BeforeValidator(
-        lambda value: {"type": value} if isinstance(value, str) else value, json_schema_input_type=Any
-    ),
-]
-
-
 def _named(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
+
+
+_Schedules = ConstantSchedule | CosineSchedule | ExponentialSchedule | StepSchedule
+Schedule = Annotated[
+    Annotated[_Schedules, Field(discriminator="type")],
+    BeforeValidator(_named, json_schema_input_type=_Schedules | Literal["constant", "cosine"]),
+]
+DenseOptimizer = Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"]
+EmbeddingOptimizer = Literal["adagrad", "lazy_adam", "sgd"]
 
 
 class DenseOptimizerConfig(StrictModel):
     """The Keras optimizer of all weights but embeddings."""
 
-    type: Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"] = "adam"
+    type: DenseOptimizer = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     """Base learning rate, before the schedule."""
     options: dict[str, Any] = {}
@@ -93,11 +92,11 @@ class DenseOptimizerConfig(StrictModel):
 class EmbeddingOptimizerConfig(StrictModel):
     """The row-sparse optimizer of embedding tables: rows that a batch does not use are not touched."""
 
-    type: Literal["adagrad", "lazy_adam", "sgd"] = "adagrad"
+    type: EmbeddingOptimizer = "adagrad"
     learning_rate: float = Field(0.02, gt=0)
     """Base learning rate, before the schedule."""
     initial_accumulator: float = Field(1e-6, ge=0)
-    """Where Adagrad's sums of squares start. A row's gradient is about 1 / batch size, so 0.1 would freeze the tables."""
+    """Where Adagrad's sums of squares start. Rows' gradients are about 1 / batch size: 0.1 would freeze them."""
     beta_1: float = Field(0.9, ge=0, lt=1)
     """Decay of lazy Adam's first moment."""
     beta_2: float = Field(0.999, ge=0, lt=1)
@@ -109,13 +108,15 @@ class EmbeddingOptimizerConfig(StrictModel):
 class OptimizerConfig(StrictModel):
     """Two optimizers: dense weights and embedding tables."""
 
-    dense: Annotated[DenseOptimizerConfig, BeforeValidator(_named, json_schema_input_type=Any)] = (
-        DenseOptimizerConfig()
-    )
+    dense: Annotated[
+        DenseOptimizerConfig,
+        BeforeValidator(_named, json_schema_input_type=DenseOptimizerConfig | DenseOptimizer),
+    ] = DenseOptimizerConfig()
     """For dense weights."""
-    embedding: Annotated[EmbeddingOptimizerConfig, BeforeValidator(_named, json_schema_input_type=Any)] = (
-        EmbeddingOptimizerConfig()
-    )
+    embedding: Annotated[
+        EmbeddingOptimizerConfig,
+        BeforeValidator(_named, json_schema_input_type=EmbeddingOptimizerConfig | EmbeddingOptimizer),
+    ] = EmbeddingOptimizerConfig()
     """For embedding tables."""
     schedule: Schedule = ConstantSchedule()
     """Factor over time on both learning rates."""

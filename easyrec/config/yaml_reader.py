@@ -19,7 +19,7 @@ from easyrec.config.locations import Location
 from easyrec.config.paths import Path, format_path
 from easyrec.errors import ConfigError, Problem
 
-MAX_VALUES = 200_000
+MAX_VALUES = 50_000
 """A document with more values than this, aliases written out, is refused: it is a mistake or an attack."""
 MAX_DEPTH = 100
 """A document nested deeper than this is refused."""
@@ -37,6 +37,9 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
+_VARIABLE = re.compile(r"\$\{[^{}\n]*\}")
+_OPEN, _CLOSE = "\ue000", "\ue001"
+"""Stand for the braces of `${NAME}` while YAML is read, which would take them for a mapping inside `{...}`."""
 _LONGEST_INTEGER = 100
 """Digits; longer ones stay text. No option takes such a number, and Python refuses to convert very long ones."""
 
@@ -83,10 +86,13 @@ def read_yaml(text: str, file: str, substitute: Substitute = str, *, numbered: b
     Raises:
         ConfigError: The text is not YAML, or not one document; the message shows the line.
     """
-    root = _compose(text, file, numbered)
+    guarded = _OPEN not in text and _CLOSE not in text
+    root = _compose(_VARIABLE.sub(_guard, text) if guarded else text, text, file, numbered)
     if root is None:
         return Document(None, {(): Location(file, None)})
-    builder = _Builder(file, substitute, numbered)
+    builder = _Builder(
+        file, lambda value: substitute(_unguard(value)) if guarded else substitute(value), numbered
+    )
     return Document(builder.build(root, (), 0), builder.places, builder.problems)
 
 
@@ -100,10 +106,18 @@ class _Loader(yaml.SafeLoader):
         return f"{_YAML}map" if kind is yaml.MappingNode else f"{_YAML}seq"
 
 
-def _compose(text: str, file: str, numbered: bool) -> yaml.Node | None:
-    """The tree of the one document in `text`; None when there is none."""
+def _guard(match: re.Match[str]) -> str:
+    return f"${_OPEN}{match[0][2:-1]}{_CLOSE}"
+
+
+def _unguard(text: str) -> str:
+    return text.replace(_OPEN, "{").replace(_CLOSE, "}")
+
+
+def _compose(guarded: str, text: str, file: str, numbered: bool) -> yaml.Node | None:
+    """The tree of the one document in `guarded`; None when there is none. Messages show `text`."""
     try:
-        loader = _Loader(text)
+        loader = _Loader(guarded)
         try:
             return loader.get_single_node()
         finally:
@@ -214,7 +228,7 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._problem(key_node, path, "a key is plain text, not a list or mapping")
                 continue
-            key = key_node.value
+            key = _unguard(key_node.value)
             if key == "<<" and key_node.tag == _PLAIN_TAG:
                 merged.append(value_node)
                 continue

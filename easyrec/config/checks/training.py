@@ -9,6 +9,9 @@ from easyrec.config.paths import Path
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import nearest
 
+RANKING_METRICS = ("ndcg", "recall", "precision", "hit_rate", "map", "mrr")
+"""What ranked lists are judged by, each at the lengths in `evaluation.k`."""
+
 Findings = Iterator[tuple[Path, str]]
 
 
@@ -32,26 +35,41 @@ def metrics_to_watch_exist(config: PipelineConfig) -> Findings:
 
 def _watchable(path: Path, name: str, config: PipelineConfig) -> Findings:
     known = [
-        f"{task}/{metric}" for task, config_ in config.tasks.items() for metric in config_.effective_metrics
+        f"{task_name}/{metric}"
+        for task_name, task in config.tasks.items()
+        if task.type != "retrieval"
+        for metric in task.effective_metrics
     ]
+    ranked = [f"ranking/{metric}@{length}" for metric in RANKING_METRICS for length in config.evaluation.k]
     scope, slash, _ = name.partition("/")
     if not slash:
-        yield (
-            path,
-            f"a metric is called `<task>/<metric>` or `ranking/<metric>`, got {name!r}.{nearest(name, known)}",
-        )
+        guess = f"{next(iter(config.tasks))}/{name}"
+        hint = nearest(guess, [*known, *ranked])
+        yield path, f"a metric is called `<task>/<metric>` or `ranking/<metric>`, got {name!r}.{hint}"
     elif scope == "ranking":
-        for key in ("user", "item"):
-            if getattr(config.data.keys, key) is None:
-                yield path, f"{name!r} is of ranked lists, which need `data.keys.{key}`"
-        if config.evaluation.ranking is False:
-            yield path, f"{name!r} is of ranked lists, which `evaluation.ranking: false` turns off"
+        yield from _watchable_ranking(path, name, ranked, config)
     elif scope not in config.tasks:
         yield path, f"no task {scope!r} in {name!r}.{nearest(scope, [*config.tasks, 'ranking'])}"
-    elif name not in known:
+    elif config.tasks[scope].type == "retrieval":
         yield (
             path,
-            f"the task {scope!r} does not report {name!r}; list it in `tasks.{scope}.metrics`.{nearest(name, known)}",
+            f"a retrieval task is judged by ranked lists; watch {ranked[0]!r} or its like instead of {name!r}",
+        )
+    elif name not in known:
+        hint = nearest(name, known)
+        yield path, f"the task {scope!r} does not report {name!r}; list it in `tasks.{scope}.metrics`.{hint}"
+
+
+def _watchable_ranking(path: Path, name: str, ranked: list[str], config: PipelineConfig) -> Findings:
+    for key in ("user", "item"):
+        if getattr(config.data.keys, key) is None:
+            yield path, f"{name!r} is of ranked lists, which need `data.keys.{key}`"
+    if config.evaluation.ranking is False:
+        yield path, f"{name!r} is of ranked lists, which `evaluation.ranking: false` turns off"
+    if name not in ranked:
+        yield (
+            path,
+            f"ranked lists are not judged by {name!r}; their lengths are in `evaluation.k`.{nearest(name, ranked)}",
         )
 
 

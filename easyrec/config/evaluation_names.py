@@ -1,4 +1,4 @@
-"""Looks up the metrics that tasks name. A module of its own, because `evaluation` takes time to import."""
+"""Looks up metrics and baselines by name. A module of its own, because `evaluation` takes time to import."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from easyrec.config.paths import Path
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.errors import Problem
+from easyrec.errors import Problem, nearest
+from evaluation.baselines import BASELINES
 from evaluation.errors import MetricError
 from evaluation.metrics.registry import metrics_of, parse_metric
 
@@ -19,12 +20,19 @@ KINDS = {
 """Kinds of metrics that fit each type of task; a type that is not here takes all."""
 
 
-def check_metrics(config: PipelineConfig) -> list[Problem]:
-    """Metrics that do not exist, or do not fit their task."""
-    return [config.locations.problem(path, message) for path, message in _findings(config)]
+def check_names(config: PipelineConfig) -> list[Problem]:
+    """Metrics and baselines that do not exist, or do not fit their task."""
+    findings = (*_metrics(config), *_baselines(config))
+    return [config.locations.problem(path, message) for path, message in findings]
 
 
-def _findings(config: PipelineConfig) -> Iterator[tuple[Path, str]]:
+def _baselines(config: PipelineConfig) -> Iterator[tuple[Path, str]]:
+    for index, name in enumerate(config.evaluation.baselines):
+        if name not in BASELINES:
+            yield ("evaluation", "baselines", index), f"unknown baseline {name!r}.{nearest(name, BASELINES)}"
+
+
+def _metrics(config: PipelineConfig) -> Iterator[tuple[Path, str]]:
     for name, task in config.tasks.items():
         for index, text in enumerate(task.metrics or ()):
             path: Path = ("tasks", name, "metrics", index)
