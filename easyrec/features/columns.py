@@ -156,7 +156,7 @@ def canonical(
         text = _plain_text(array)
         return text if role == "category" else _parse(text, spec, splits)
     raise SchemaError(
-        f"{_where(spec)} has the type {kind}, which no feature can use; cast it under `data.columns`."
+        f"{_where(spec)} has the type {kind}, which no feature can use; cast it under `columns:` of its file."
     )
 
 

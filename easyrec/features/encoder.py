@@ -12,24 +12,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from easyrec.config.columns import ColumnInfo
 from easyrec.config.features import FEATURES
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.errors import BundleError, ConfigError, DataError, Problem, SchemaError, nearest
+from easyrec.errors import BundleError, ConfigError, DataError, SchemaError, nearest
 from easyrec.features import state as stored
 from easyrec.features.assemble import assemble, to_batch
 from easyrec.features.base import Counter, Transform
 from easyrec.features.batch import EncodedBatch
+from easyrec.features.checks import check_tables, join_inputs
 from easyrec.features.columns import Column, check_aligned, read
 from easyrec.features.coverage import Coverage
 from easyrec.features.graph import Layout, Traced, column_layout, column_tensors, trace
-from easyrec.features.inputs import InputSpec
-from easyrec.features.outputs import FeatureSchema, IdsOutput
+from easyrec.features.outputs import FeatureSchema
 from easyrec.features.scope import Scope
 from easyrec.features.tensors import Tensor
-from easyrec.features.vocabulary import SharedVocabularies, TableVocabulary, Vocabulary
+from easyrec.features.vocabulary import SharedVocabularies, TableVocabulary, Vocabulary, VocabularyFitter
 
 
 class Encoder:
@@ -57,7 +58,7 @@ class Encoder:
             name: FEATURES.build(feature, self._scope(name, feature.side or "context"))
             for name, feature in config.features.items()
         }
-        self.inputs = _inputs(self.transforms)
+        self.inputs = join_inputs(self.transforms)
         self._coverage = Coverage()
         self._traced: dict[tuple[Any, ...], Any] = {}
         self._lock = threading.Lock()
@@ -165,17 +166,15 @@ class Encoder:
             raise ConfigError(f"counts: {name!r} is not a feature.{nearest(name, self.transforms)}")
         fitters = {}
         for name, transform in self.transforms.items():
-            vocabulary = getattr(transform, "vocabulary", None)
-            if vocabulary is not None and not vocabulary.needs_fit and name not in wanted:
-                continue
             fitter = transform.fitter()
-            if fitter is not None:
+            only_counts = isinstance(fitter, VocabularyFitter) and not fitter.vocabulary.needs_fit
+            if fitter is not None and (name in wanted or not only_counts):
                 fitters[name] = fitter
         return fitters
 
     def _fitted(self) -> None:
         schema = FeatureSchema(tuple(transform.output() for transform in self.transforms.values()))
-        _check_tables(schema.ids)
+        check_tables(schema.ids)
         self._schema = schema
         self._traced = {}
 
@@ -287,9 +286,11 @@ class Encoder:
         schema, transforms = self._selection(features)
         columns = _read(table, transforms)
         layout = tuple(column_layout(name, role, column) for (name, role), column in columns.items())
-        run, counters = self._function(transforms, layout, count)
-        flat = [tensor for column in columns.values() for tensor in column_tensors(column)]
-        outputs, totals = run(*flat)
+        with tf.device("CPU:0"):  # text and look-ups live there; the batch is shuffled in main memory next
+            run, counters = self._function(transforms, layout, count)
+            outputs, totals = run(
+                *(tensor for column in columns.values() for tensor in column_tensors(column))
+            )
         if count:
             self._coverage.add(table.num_rows, dict(zip(counters, totals.numpy().tolist(), strict=True)))
         return to_batch(schema, outputs, table.num_rows, self._labels(table))
@@ -355,41 +356,3 @@ def _read(table: pa.Table, transforms: Mapping[str, Transform[Any]]) -> dict[tup
             if spec.aligned_with is not None:
                 check_aligned(by_name[spec.name], by_name[spec.aligned_with], spec)
     return columns
-
-
-def _inputs(transforms: Mapping[str, Transform[Any]]) -> dict[str, InputSpec]:
-    inputs: dict[str, InputSpec] = {}
-    for transform in transforms.values():
-        for spec in transform.inputs():
-            known = inputs.setdefault(spec.name, spec)
-            if (known.kind, known.list, known.part) != (spec.kind, spec.list, spec.part):
-                raise ConfigError(
-                    [
-                        Problem(
-                            f"features.{spec.feature}",
-                            f"reads the column {spec.column!r} as {spec.kind}, but the feature {known.feature!r} "
-                            f"reads it as {known.kind}. Cast it, so that both can use it: "
-                            f"`data.columns: {{{spec.column}: int64}}`",
-                        )
-                    ]
-                )
-    return inputs
-
-
-def _check_tables(outputs: Iterable[IdsOutput]) -> None:
-    """Raises a ConfigError when features that share a table do not fit together."""
-    first: dict[str, IdsOutput] = {}
-    for output in outputs:
-        known = first.setdefault(output.table, output)
-        for what in ("rows", "dim", "initializer"):
-            ours, theirs = getattr(output, what), getattr(known, what)
-            if ours != theirs:
-                raise ConfigError(
-                    [
-                        Problem(
-                            f"features.{output.feature}",
-                            f"shares the table {output.table!r} with {known.feature!r}, but their {what} differ: "
-                            f"{ours} and {theirs}",
-                        )
-                    ]
-                )

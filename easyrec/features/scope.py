@@ -83,7 +83,8 @@ class Scope:
         kind = self.kind(column)
         if kind not in _NUMBER:
             advice = (
-                f"If its text is numeric, cast it: `data.columns: {{{column}: float64}}`; else use `type: id`."
+                f"If its text is numeric, cast it under `columns:` of its file (`{{{column}: float64}}`), "
+                "else use `type: id`."
                 if kind == "string"
                 else "Use `type: tags` or `type: sequence`."
             )
