@@ -46,5 +46,5 @@ def _as_array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         values = list(values)
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SchemaError(f"the column {name!r} mixes types: {error}") from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise SchemaError(f"the column {name!r} mixes types, or holds what no table can: {error}") from error

@@ -22,11 +22,14 @@ class Predictor:
         runtime: The model.
         items: The catalogue, or None.
         users: The users of the bundle, or None.
+
+    Attributes:
+        known: The tables that columns are joined from.
     """
 
     def __init__(self, runtime: Runtime, items: KeyedTable | None, users: KeyedTable | None) -> None:
         self.runtime = runtime
-        self._known = [table for table in (items, users) if table is not None]
+        self.known = [table for table in (items, users) if table is not None]
 
     def predict(self, table: pa.Table, keep: Keep = (), batch_rows: int = BATCH_ROWS) -> pa.Table:
         """Predictions for the rows of a table, see `Bundle.predict`."""
@@ -68,7 +71,7 @@ class Predictor:
             SchemaError: A column is neither in the table nor can it be joined.
         """
         wanted = list(dict.fromkeys(entry.column for entry in self.runtime.inputs))
-        for known in self._known:
+        for known in self.known:
             if known.key in table.column_names:
                 rows = None
                 for name in wanted:
@@ -79,7 +82,7 @@ class Predictor:
         if not absent:
             return table
         columns = ", ".join(f"{entry.column!r} ({describe(entry)})" for entry in absent)
-        keys = [known.key for known in self._known if absent[0].column in known.table.column_names]
+        keys = [known.key for known in self.known if absent[0].column in known.table.column_names]
         advice = f" Add {keys[0]!r}, and they are taken from the bundle." if keys else ""
         hint = nearest(absent[0].column, table.column_names)
         raise SchemaError(f"the data lack columns that the model reads: {columns}.{advice or hint}")

@@ -68,8 +68,9 @@ class Users:
             given |= self._from_history(history)
         position = -1 if user is None or self.table is None else int(self.table.positions([user])[0])
         row = None if position < 0 or self.table is None else self.table.rows(np.array([position]))
-        if row is None and user is not None and self.key in self.columns:
-            given.setdefault(str(self.key), pa.array([user]))
+        known = row is not None or profile is not None or history is not None
+        if known and row is None and user is not None and self.key in self.columns:
+            given.setdefault(str(self.key), _one_value(str(self.key), user))
         columns = {
             name: given[name]
             if name in given
@@ -79,7 +80,6 @@ class Users:
             for name in self.columns
         }
         seen = [] if row is None or SEEN not in row.column_names else row[SEEN][0].as_py() or []
-        known = row is not None or profile is not None or history is not None
         return KnownUser(pa.table(columns), known, self._positions([*seen, *(history or [])]))
 
     def rows(self, users: Iterable[Any]) -> tuple[pa.Table, list[Positions]]:
@@ -137,7 +137,7 @@ class Users:
 def _one_value(name: str, value: Any) -> pa.Array:
     try:
         return pa.array([value], from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SchemaError(f"profile: the value {value!r} of {name!r} cannot be used: {error}") from error
 
 

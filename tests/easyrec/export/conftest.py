@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 import tensorflow as tf
 
 from easyrec.config.pipeline import PipelineConfig
+from easyrec.export.bundle import Bundle, load
+from easyrec.export.write import write_bundle
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
 
@@ -77,6 +80,18 @@ def user_table() -> pa.Table:
             "seen": pa.array(
                 [[f"m{n}" for n in range(user)] for user in range(USERS)], pa.list_(pa.string())
             ),
+        }
+    )
+
+
+def interactions() -> pa.Table:
+    """What users took: user n the items before n, later ones later."""
+    pairs = [(user, item) for user in range(USERS) for item in range(user)]
+    return pa.table(
+        {
+            "user_id": [100 + user for user, _ in pairs],
+            "movie_id": [f"m{item}" for _, item in pairs],
+            "time": [1_700_000_000 + item for _, item in pairs],
         }
     )
 
@@ -148,23 +163,75 @@ def _named(names: tuple[str, ...]) -> dict[str, Any]:
     return {name: feature for name, feature in (FEATURES | CROSS).items() if name in names}
 
 
+def make_trained(model: Any, tasks: Any = None, every: bool = False) -> Trained:
+    """A network with random weights, of a model, tasks and few or all features."""
+    names = EVERY if every else FEW
+    encoder = _encoder(names)
+    config = configuration(model, tasks, _named(names))
+    network = build_network(config, encoder.schema, encoder.counts("movie_id"))
+    random = np.random.default_rng(0)
+    for variable in network.trainable_variables:
+        variable.assign(random.normal(scale=0.5, size=variable.shape))
+    for table in network.embeddings.tables.values():
+        table.write(0, random.normal(scale=0.5, size=(table.rows, table.dim)).astype(np.float32))
+    return Trained(config, encoder, network)
+
+
 @pytest.fixture(scope="session")
 def train() -> Callable[..., Trained]:
-    """Makes a network with random weights, of a model, tasks and features."""
+    """`make_trained`."""
+    return make_trained
 
-    def make(model: Any, tasks: Any = None, every: bool = False) -> Trained:
-        names = EVERY if every else FEW
-        encoder = _encoder(names)
-        config = configuration(model, tasks, _named(names))
-        network = build_network(config, encoder.schema, encoder.counts("movie_id"))
-        random = np.random.default_rng(0)
-        for variable in network.trainable_variables:
-            variable.assign(random.normal(scale=0.5, size=variable.shape))
-        for table in network.embeddings.tables.values():
-            table.write(0, random.normal(scale=0.5, size=(table.rows, table.dim)).astype(np.float32))
-        return Trained(config, encoder, network)
 
-    return make
+def make_bundle(trained: Trained, target: str | Path, **changes: Any) -> None:
+    """Writes a bundle of the tiny pipeline."""
+    tables = {
+        "examples": raw_rows(),
+        "items": item_table(),
+        "users": user_table(),
+        "interactions": [interactions()],
+    }
+    options = {"metrics": {"liked/auc": 0.5, "liked/gauc": float("nan")}, "version": "7"}
+    write_bundle(
+        target,
+        config=trained.config,
+        encoder=trained.encoder,
+        network=trained.network,
+        **{**tables, **options, **changes},
+    )
+
+
+@pytest.fixture(scope="session")
+def export() -> Callable[..., None]:
+    """`make_bundle`."""
+    return make_bundle
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A bundle in the folder of a run, and what it was made from."""
+
+    trained: Trained
+    folder: Path
+    bundle: Bundle
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A DeepFM with all features."""
+    trained = make_trained({"type": "deepfm", "hidden_units": [8]}, every=True)
+    folder = tmp_path_factory.mktemp("films")
+    make_bundle(trained, folder / "bundle")
+    return Exported(trained, folder, load(folder))
+
+
+@pytest.fixture(scope="session")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A two-tower model."""
+    trained = make_trained({"type": "two_tower", "hidden_units": [8], "output_dim": 3})
+    folder = tmp_path_factory.mktemp("towers")
+    make_bundle(trained, folder / "bundle")
+    return Exported(trained, folder, load(folder))
 
 
 @dataclass(frozen=True)

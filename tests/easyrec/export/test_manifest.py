@@ -28,7 +28,9 @@ ENTRY = Manifest(
     libraries={"tensorflow": "2.21.0"},
     metrics={"liked/auc": 0.75, "liked/gauc": None},
     keys={"user": "user_id", "item": "movie_id", "time": None},
-    inputs=[InputEntry(column="Zürich", tensor="Z_rich", kind="string", list=False, side="user")],
+    inputs=[
+        InputEntry(name="Zürich", column="Zürich", tensor="Z_rich", kind="string", list=False, side="user")
+    ],
     tasks=[TaskEntry(task="liked", tensor="liked", type="binary")],
     signatures=["serving_default"],
 )
