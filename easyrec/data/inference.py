@@ -390,6 +390,8 @@ def _find_feature(
     choice = _FEATURE_OF[column.kind](column)
     if isinstance(choice, str):
         found.left_out[column.name] = Choice(None, choice)
+    elif table is None and side is None and found.task is not None and found.task.value["type"] == "retrieval":
+        found.left_out[column.name] = Choice(None, "says something of the choice, not of the user or the item alone")
     elif side is not None:
         found.features[column.name] = Choice(
             {**choice.value, "side": side}, f"{choice.why}; the same wherever the {side} is"

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ class Store:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="easyrec-") if root is None else None
-        self.root = Path(self._temporary.name if self._temporary is not None else os.fspath(root or "."))
+        self.root = Path(tempfile.mkdtemp(prefix="easyrec-") if root is None else root)
+        if root is None:
+            weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
 
     def build(self, name: str, parts: Any, make: Callable[[Path], None]) -> Path:
         """The folder that `make` fills, made now unless an earlier call with equal `parts` did.

@@ -42,24 +42,35 @@ class JsonSource(Reader):
         self._ignored: set[str] = set()
 
     def schema(self, file: DataFile) -> pa.Schema:
+        """Types from the keys and values of the first block; a column that is declared exists even without a value."""
         kinds: dict[str, pa.DataType | None] = {}
         block = next(self._blocks(file), None)
-        for _, row in self._objects(file, block, Faults("skip")) if block else ():
+        rows = [] if block is None else list(self._objects(file, block, Faults("skip")))
+        for line, row in rows:
             for name, value in row.items():
-                kinds[name] = _widen(kinds.get(name, pa.null()), _kind(value))
-        texts = {name for name, kind in kinds.items() if kind == pa.string()}
-        if texts and block:
-            rows = [row for _, row in self._objects(file, block, Faults("skip"))]
-            for name in texts:
-                kinds[name] = _text_kind([row.get(name) for row in rows])
+                if name not in self.declared:
+                    kinds[name] = self._wider(file, line, name, value, kinds.get(name, pa.null()))
+        for name in [name for name, kind in kinds.items() if kind == pa.string()]:
+            kinds[name] = _text_kind([row.get(name) for _, row in rows])
         self._ignored |= {name for name, kind in kinds.items() if kind is None}
-        return pa.schema(
-            [
-                pa.field(name, self.declared.get(name, kind))
-                for name, kind in kinds.items()
-                if kind is not None or name in self.declared
-            ]
-        )
+        known = {name: kind for name, kind in kinds.items() if kind is not None}
+        order = {name: None for _, row in rows for name in row}
+        types = {**known, **self.declared}
+        names = dict.fromkeys([*order, *self.declared])
+        return pa.schema([pa.field(name, types[name]) for name in names if name in types])
+
+    def _wider(
+        self, file: DataFile, line: int, name: str, value: Any, before: pa.DataType | None
+    ) -> pa.DataType | None:
+        """The type that holds one more value; None when no column can hold the values."""
+        kind = _kind(value)
+        wider = _widen(before, kind)
+        if wider is None and before is not None and kind is not None:
+            raise SchemaError(
+                f"{file.name}, line {line}: {name!r} holds {value!r}, but is {article(before)} before; state its type "
+                "under `columns:`"
+            )
+        return wider
 
     def read(
         self,
@@ -234,8 +245,6 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return _checked([str(value) if _is_whole(value) else value for value in values], kind)
     if is_list(kind) and kind.value_type == pa.string():
         return _checked([_texts(value) for value in values], kind)
-    if is_list(kind) and pa.types.is_null(kind.value_type):
-        return _checked(values, kind)
     return _checked(values, kind)
 
 
@@ -248,12 +257,13 @@ def _is_whole(value: Any) -> bool:
 
 
 def _checked(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Raises `CastError` for the first value that is not of the type; a bool is no number, a string no list."""
+    """An array of values that are exactly of the type.
+
+    Raises:
+        CastError: For the first that is not: Arrow itself would cut 2.5 to 2 and take true for 1.
+    """
     for row, value in enumerate(values):
-        wrong = (isinstance(value, str) and kind != pa.string()) or (
-            isinstance(value, bool) and not pa.types.is_boolean(kind)
-        )
-        if wrong:
+        if not _is_of(value, kind):
             raise CastError(value, row, kind)
     try:
         return pa.array(values, kind)
@@ -264,3 +274,19 @@ def _checked(values: list[Any], kind: pa.DataType) -> pa.Array:
             except (pa.ArrowException, OverflowError, TypeError) as error:
                 raise CastError(value, row, kind) from error
         raise
+
+
+def _is_of(value: Any, kind: pa.DataType) -> bool:
+    if value is None:
+        return True
+    if is_list(kind):
+        return isinstance(value, list) and all(_is_of(item, kind.value_type) for item in value)
+    if pa.types.is_map(kind):
+        return isinstance(value, list) and all(_is_of(item, pa.float64()) for _, item in value)
+    if pa.types.is_boolean(kind):
+        return isinstance(value, bool)
+    if pa.types.is_integer(kind):
+        return _is_whole(value)
+    if pa.types.is_floating(kind):
+        return isinstance(value, float) or _is_whole(value)
+    return isinstance(value, str) if pa.types.is_string(kind) else False
