@@ -79,6 +79,9 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand(
         "list", "Show the features, models, losses, metrics, ... there are.", "easyrec.cli.list:list_parts"
     ),
+    LazyCommand("predict", "Predict the rows of files with a trained model.", "easyrec.cli.predict:predict"),
+    LazyCommand("export", "Write the bundle of a run again.", "easyrec.cli.export:export"),
+    LazyCommand("recommend", "Recommend items to one user.", "easyrec.cli.recommend:recommend"),
 )
 
 
