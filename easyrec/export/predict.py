@@ -83,9 +83,11 @@ class Predictor:
             return table
         columns = ", ".join(f"{entry.column!r} ({describe(entry)})" for entry in absent)
         keys = [known.key for known in self.known if absent[0].column in known.table.column_names]
-        advice = f" Add {keys[0]!r}, and they are taken from the bundle." if keys else ""
         hint = nearest(absent[0].column, table.column_names)
-        raise SchemaError(f"the data lack columns that the model reads: {columns}.{advice or hint}")
+        if keys:
+            close = hint if hint.startswith(" Did you mean") else ""
+            hint = f"{close} With {keys[0]!r} they are taken from the bundle."
+        raise SchemaError(f"the data lack columns that the model reads: {columns}.{hint}")
 
 
 def columns_of(task: TaskEntry) -> list[str]:
