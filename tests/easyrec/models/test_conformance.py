@@ -96,7 +96,7 @@ def test_a_batch_of_one_can_be_trained_on(name, tasks):
 
 
 @pytest.mark.parametrize(("name", "tasks"), CASES)
-def test_eager_traced_and_compiled_agree_at_any_batch_size(name, tasks):
+def test_traced_once_for_any_batch_size_it_agrees_with_eager(name, tasks):
     net = suite.spread(suite.network(name, tasks))
 
     def dense(activations, numbers):
@@ -109,13 +109,11 @@ def test_eager_traced_and_compiled_agree_at_any_batch_size(name, tasks):
     }
     numbers = tf.TensorSpec([None, first["numbers"].shape[1]])
     traced = tf.function(dense, input_signature=[any_size, numbers], autograph=False)
-    compiled = tf.function(dense, input_signature=[any_size, numbers], autograph=False, jit_compile=True)
-    for rows in (4, 1):
+    for rows in (4, 1, 7):
         data = suite.tensors(suite.batch(rows))
         activations = net.embeddings(data)
         expected = net.predict(data)
         _assert_close(traced(activations, data["numbers"]), expected)
-        _assert_close(compiled(activations, data["numbers"]), expected)
 
 
 @pytest.mark.parametrize(("name", "tasks"), CASES)
