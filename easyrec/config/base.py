@@ -109,7 +109,7 @@ class OneOf:
                 "one_of_missing", "`type` is missing; it says which {kind} this is.{hint}",
                 {"kind": kind, "hint": self.registry.hint("")},
             )  # fmt: skip
-        if name not in self.registry:
+        if not isinstance(name, str) or name not in self.registry:
             raise PydanticCustomError(
                 "one_of_unknown", "unknown {kind} {name}.{hint}",
                 {"kind": kind, "name": repr(name), "hint": self.registry.hint(str(name))},

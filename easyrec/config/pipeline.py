@@ -56,7 +56,7 @@ class PipelineConfig(StrictModel):
     data: DataConfig
     """Where the data are."""
     features: dict[str, Annotated[FeatureConfig, OneOf(FEATURES)]] = Field(min_length=1)
-    """Features by name; a name with `*` or `?` stands for all columns it matches."""
+    """Features by name; a name with `*`, `?` or `{a,b}` stands for all columns it matches."""
     model: Annotated[ModelConfig, OneOf(MODELS)]
     """The architecture."""
     tasks: dict[str, Annotated[TaskConfig, OneOf(TASKS)]] = Field(min_length=1)

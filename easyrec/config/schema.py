@@ -183,9 +183,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    escaped = escape(text)
-    style = None if isinstance(plain_value(escaped), str) else "'"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, style=style)
+    style = None if isinstance(plain_value(text), str) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -194,7 +193,16 @@ _Dumper.add_representer(str, _represent_text)
 def resolved_yaml(config: PipelineConfig) -> str:
     """A configuration with every default filled in, as YAML that loads to an equal configuration.
 
-    The order is that of the configuration classes, entries in the order they were given; text with `${` is escaped.
+    The order is that of the configuration classes, entries in the order they were given; `${` in text is escaped.
     """
-    data = TypeAdapter(PipelineConfig).dump_python(config, mode="json")
+    data = _escaped(TypeAdapter(PipelineConfig).dump_python(config, mode="json"))
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _escaped(value: Any) -> Any:
+    """Values with `${` escaped; keys are never substituted."""
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return escape(value) if isinstance(value, str) else value

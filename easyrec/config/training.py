@@ -168,7 +168,7 @@ class TrainingConfig(StrictModel):
     early_stopping: EarlyStoppingConfig | None = None
     """End training when a metric stops improving."""
     checkpoints: CheckpointConfig = CheckpointConfig()
-    """When the state of training is saved."""
+    """When checkpoints are written, and which are kept."""
     log_every: int = Field(50, ge=1)
     """Steps between lines of the log."""
     tensorboard: bool = False
