@@ -21,7 +21,7 @@ class RunError(EasyRecError):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A run on disk: `<output>/<name>/`.
 
     Attributes:
@@ -97,7 +97,9 @@ class Run:
         return [json.loads(line) for line in lines[:-1] if line]
 
 
-def create_run(config: PipelineConfig, directory: Path | None = None, *, overwrite: bool = False) -> Run:
+def create_run(
+    config: PipelineConfig, directory: Path | None = None, *, overwrite: bool = False
+) -> RunFolder:
     """Makes the folder of a new run and writes its configuration.
 
     Args:
@@ -111,7 +113,7 @@ def create_run(config: PipelineConfig, directory: Path | None = None, *, overwri
     Raises:
         RunError: The folder holds a run (and `overwrite` is False), or something that is not a run.
     """
-    run = Run(directory or Path(config.output) / config.name)
+    run = RunFolder(directory or Path(config.output) / config.name)
     if run.directory.exists() and any(run.directory.iterdir()):
         if not run.config_path.is_file():
             raise RunError(
@@ -129,7 +131,7 @@ def create_run(config: PipelineConfig, directory: Path | None = None, *, overwri
     return run
 
 
-def open_run(directory: str | Path, config: PipelineConfig | None = None) -> Run:
+def open_run(directory: str | Path, config: PipelineConfig | None = None) -> RunFolder:
     """Opens an existing run.
 
     Args:
@@ -143,7 +145,7 @@ def open_run(directory: str | Path, config: PipelineConfig | None = None) -> Run
         RunError: There is no run.
         ConfigError: The configurations differ; the parts that do are named.
     """
-    run = Run(Path(directory))
+    run = RunFolder(Path(directory))
     stored = run.config()
     if config is not None and stored != config:
         differing = [

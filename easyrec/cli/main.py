@@ -71,6 +71,7 @@ class LazyCommand:
 
 
 COMMANDS: tuple[LazyCommand, ...] = (
+    LazyCommand("demo", "Train and try recommenders on real films, in minutes.", "easyrec.cli.demo:demo"),
     LazyCommand("init", "Look at the data, propose a configuration.", "easyrec.cli.init:init"),
     LazyCommand("validate", "Check a configuration, and the data it names.", "easyrec.cli.validate:validate"),
     LazyCommand(
@@ -79,6 +80,8 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand(
         "list", "Show the features, models, losses, metrics, ... there are.", "easyrec.cli.list:list_parts"
     ),
+    LazyCommand("train", "Train a model, measure it, export its bundle.", "easyrec.cli.train:train"),
+    LazyCommand("evaluate", "Measure a run, or any predictions.", "easyrec.cli.evaluate:evaluate"),
     LazyCommand("predict", "Predict the rows of files with a trained model.", "easyrec.cli.predict:predict"),
     LazyCommand("export", "Write the bundle of a run again.", "easyrec.cli.export:export"),
     LazyCommand("recommend", "Recommend items to one user.", "easyrec.cli.recommend:recommend"),

@@ -87,5 +87,7 @@ def latest_of_each_user(interactions: pd.DataFrame, fraction: float) -> np.ndarr
     position = by_user.rank(method="first")
     size = by_user.transform("size")
     n_kept = np.ceil(size * (1 - fraction))
-    last_kept = interactions["timestamp"].where(position <= n_kept).groupby(interactions["user_id"]).transform("max")
+    last_kept = (
+        interactions["timestamp"].where(position <= n_kept).groupby(interactions["user_id"]).transform("max")
+    )
     return (interactions["timestamp"] > last_kept).to_numpy()

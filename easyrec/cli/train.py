@@ -1,0 +1,77 @@
+"""`easyrec train`: from a configuration to a trained, measured, exported model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from easyrec.cli.common import INTERRUPTED, ConfigArgument, OverridesOption, messages, note, output
+
+if TYPE_CHECKING:
+    from easyrec.workflow import Run
+
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", metavar="FOLDER", help="Folder of the run; <output>/<name> unless given."),
+]
+
+
+def train(
+    config: ConfigArgument,
+    overrides: OverridesOption = None,
+    run: RunOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is there already.")
+    ] = False,
+) -> None:
+    """Train a model, measure it on held-out data, and export its bundle.
+
+    Ctrl-C ends training after the current step and leaves a checkpoint; the same command with --resume goes on.
+    """
+    from easyrec.cli.progress import TrainingProgress
+    from easyrec.workflow import train as train_pipeline
+
+    console = messages()
+    progress = TrainingProgress(console)
+    try:
+        trained = train_pipeline(
+            config,
+            overrides or (),
+            run=run,
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=[progress],
+            tell=lambda text: console.print(f"{text} ...", markup=False),
+        )
+    finally:
+        progress.close()
+    if trained.result.reason == "interrupted":
+        note(
+            f"interrupted at step {trained.result.steps}; the checkpoint is in {trained.folder.checkpoints}. "
+            "Go on with the same command and --resume"
+        )
+        raise typer.Exit(INTERRUPTED)
+    for text in trained.notes:
+        note(text)
+    show_results(trained)
+
+
+def show_results(trained: Run) -> None:
+    """Prints what training did, what the model reaches, and where everything lies."""
+    out, result = output(), trained.result
+    out.print(
+        f"{result.steps:,} steps, {result.examples:,} examples, {result.examples_per_second:,.0f} examples/s, "
+        f"{result.wait_share:.0%} of the time waiting for input, {result.peak_memory_bytes / 2**20:,.0f} MiB at most"
+    )
+    for part in (trained.measured.rows, trained.measured.ranking):
+        if part is not None:
+            out.print()
+            out.print(str(part), markup=False)
+    folder = trained.folder
+    out.print()
+    out.print(f"report  {folder.report / 'report.html'}", markup=False)
+    out.print(f"bundle  {folder.bundle}", markup=False)
+    out.print(f"log     {folder.log}", markup=False)

@@ -1,0 +1,359 @@
+"""Measures a model on held-out data: predictions of rows, and lists ranked from the whole catalogue.
+
+The same code measures a network in training, the finished network, and a bundle: each is given as a function that
+predicts the rows of a table, and as a `Ranker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+from scipy import sparse
+
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.tasks import RetrievalTask
+from easyrec.data.bound import BoundDataset
+from easyrec.errors import DataError
+from easyrec.export.ranking import Ranker
+from easyrec.export.runtime import Predictions
+from easyrec.export.tables import KeyedTable
+from easyrec.features.encoder import Encoder
+from easyrec.models.network import Network
+from evaluation import (
+    EvaluationResult,
+    Interactions,
+    ItemAttributes,
+    RankingResult,
+    TaskColumns,
+    evaluate,
+    evaluate_ranking,
+    fit_baselines,
+)
+
+Predict = Callable[[pa.Table], Predictions]
+ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
+RANKING = "ranking"
+
+
+class NetworkPredictor:
+    """Predicts the rows of tables with a network as it is now, on the path that training takes.
+
+    Args:
+        encoder: The fitted features.
+        network: The network; later changes of its weights take effect at once.
+        batch_rows: Rows computed at once.
+    """
+
+    def __init__(self, encoder: Encoder, network: Network, batch_rows: int) -> None:
+        self._encoder = encoder
+        self._network = network
+        self._batch_rows = batch_rows
+        self._function: Any = None
+
+    def __call__(self, table: pa.Table) -> Predictions:
+        """Predictions by task: [B] float32, or [B, C] for a task of C classes."""
+        batch = self._encoder.encode_table(table)
+        parts = []
+        for start in range(0, max(len(batch), 1), self._batch_rows):
+            tensors = {
+                key: tf.convert_to_tensor(value)
+                for key, value in batch.slice(start, start + self._batch_rows).as_dict().items()
+            }
+            if self._function is None:
+                signature = {
+                    key: tf.TensorSpec([None, *value.shape[1:]], value.dtype)
+                    for key, value in tensors.items()
+                }
+                self._function = tf.function(
+                    self._network.predict, input_signature=[signature], autograph=False
+                )
+            parts.append({task: value.numpy() for task, value in self._function(tensors).items()})
+        return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What ranked lists are judged on: users by code, items by code.
+
+    Attributes:
+        users: Raw columns of the judged users, in the order of their codes.
+        items: The items, in the order of their codes.
+        relevant: CSR [users, items], gain of what each user took in the evaluation data.
+        seen: CSR [users, items], what each user took in the training data.
+        interactions: What users took in the training data, for the baselines; judged users come first.
+        attributes: Tokens of each item, or None when no feature describes items.
+    """
+
+    users: pa.Table
+    items: KeyedTable
+    relevant: sparse.csr_array
+    seen: sparse.csr_array
+    interactions: Interactions
+    attributes: ItemAttributes | None
+
+
+class OfflineEvaluation:
+    """The held-out data of a pipeline, and how models are measured on them.
+
+    Args:
+        config: The resolved configuration.
+        data: The data; must have evaluation rows.
+        encoder: The fitted features, which give the content-based baseline its item attributes.
+    """
+
+    def __init__(self, config: PipelineConfig, data: BoundDataset, encoder: Encoder) -> None:
+        self.config = config
+        self._data = data
+        self._encoder = encoder
+
+    @property
+    def ranks(self) -> bool:
+        """Whether lists are ranked: as the configuration says, else when users and items have keys."""
+        keys = self.config.data.keys
+        possible = keys.user is not None and keys.item is not None
+        asked = self.config.evaluation.ranking
+        if asked and not possible:
+            raise DataError("evaluation.ranking needs `data.keys.user` and `data.keys.item`")
+        return possible if asked is None else asked
+
+    @cached_property
+    def tasks(self) -> dict[str, TaskColumns]:
+        """Tasks whose predictions are compared with labels row by row."""
+        found = {}
+        for name, task in self.config.tasks.items():
+            if isinstance(task, RetrievalTask):
+                continue
+            classes = getattr(task, "classes", None)
+            score: Any = name if classes is None else [f"{name}_{index}" for index in range(classes)]
+            found[name] = TaskColumns(task.type, f"label/{name}", score)  # type: ignore[arg-type]
+        return found
+
+    # Rows.
+
+    def rows(
+        self, predict: Predict, *, intervals: bool, max_rows: int | None = None
+    ) -> EvaluationResult | None:
+        """Metrics of the predictions of the evaluation rows; None when all tasks are retrieval.
+
+        Args:
+            predict: The model.
+            intervals: Whether to compute confidence intervals.
+            max_rows: Stop after about so many rows.
+        """
+        if not self.tasks or self._data.eval is None:
+            return None
+        table = self._predictions(predict, max_rows)
+        user = self.config.data.keys.user
+        metrics = {name: list(self.config.tasks[name].effective_metrics) for name in self.tasks}
+        if user is None:
+            metrics = {name: [one for one in chosen if one != "gauc"] for name, chosen in metrics.items()}
+        options = self.config.evaluation
+        return evaluate(
+            table,
+            tasks=self.tasks,
+            user=user,
+            weight="weight" if self.config.data.weight is not None else None,
+            metrics=metrics,
+            intervals=intervals and options.resamples > 0,
+            resamples=max(options.resamples, 1),
+            seed=self.config.training.seed,
+        )
+
+    def _predictions(self, predict: Predict, max_rows: int | None) -> pa.Table:
+        """Labels, scores, users and weights of the evaluation rows."""
+        rows = self._data.eval
+        if rows is None:
+            raise DataError("there are no evaluation rows: give `data.eval` or `data.split`")
+        user = self.config.data.keys.user
+        parts, count = [], 0
+        for chunk in rows.chunks():
+            columns: dict[str, Any] = {}
+            if user is not None:
+                columns[user] = chunk[user]
+            columns.update({task.label: chunk[task.label] for task in self.tasks.values()})
+            if "weight" in chunk.column_names and self.config.data.weight is not None:
+                columns["weight"] = chunk["weight"]
+            for name, values in predict(chunk).items():
+                if name in self.tasks:
+                    scores = self.tasks[name].score_columns
+                    matrix = values.reshape(len(values), len(scores))
+                    columns.update(
+                        {column: pa.array(matrix[:, place]) for place, column in enumerate(scores)}
+                    )
+            parts.append(pa.table(columns))
+            count += chunk.num_rows
+            if max_rows is not None and count >= max_rows:
+                break
+        return pa.concat_tables(parts)
+
+    # Ranked lists.
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Users, items and what is relevant; read once."""
+        keys, items = self.config.data.keys, self._data.items
+        if keys.user is None or keys.item is None or items is None:
+            raise DataError("ranking needs `data.keys.user` and `data.keys.item`")
+        table = KeyedTable(items, keys.item)
+        hits = self._data.relevant()
+        judged = self._judged(hits[keys.user])
+        users = self._data.user_snapshot(judged)
+        taken = self._data.relevant(self._data.train)
+        others = pc.unique(taken[keys.user])
+        others = others.filter(pc.invert(pc.is_in(others, value_set=judged)))
+        everyone = KeyedTable(pa.table({keys.user: pa.concat_arrays([judged, others])}), keys.user)
+        shape = (len(everyone), len(table))
+        return Catalogue(
+            users=users,
+            items=table,
+            relevant=_matrix(
+                everyone.positions(hits[keys.user]),
+                table.positions(hits[keys.item]),
+                hits["gain"].to_numpy(),
+                shape,
+            ),
+            seen=_seen(users["seen"], table, shape),
+            interactions=_interactions(
+                everyone.positions(taken[keys.user]), table.positions(taken[keys.item]), shape
+            ),
+            attributes=self._attributes(table),
+        )
+
+    def ranking(
+        self,
+        models: Mapping[str, Ranker | ScoreFunction],
+        *,
+        intervals: bool,
+        baselines: bool = True,
+        max_users: int | None = None,
+    ) -> RankingResult:
+        """Compares models, and the configured baselines, on lists ranked from the whole catalogue, seen items removed.
+
+        Args:
+            models: By name.
+            intervals: Whether to compute confidence intervals and differences.
+            baselines: Whether baselines stand beside the models.
+            max_users: Judge only so many users, drawn at random.
+        """
+        data, options = self.catalogue, self.config.evaluation
+        rankers: dict[str, Any] = {
+            name: self.scores(model) if isinstance(model, Ranker) else model for name, model in models.items()
+        }
+        if baselines:
+            names = [
+                name for name in options.baselines if name != "content_based" or data.attributes is not None
+            ]
+            rankers.update(
+                fit_baselines(data.interactions, data.attributes, names=names, seed=self.config.training.seed)
+            )
+        return evaluate_ranking(
+            rankers,
+            _some(data.relevant, max_users, self.config.training.seed),
+            data.seen,
+            options.k,
+            intervals=intervals and options.resamples > 0,
+            resamples=max(options.resamples, 1),
+            seed=self.config.training.seed,
+        )
+
+    def scores(self, ranker: Ranker) -> ScoreFunction:
+        """Scores [b, items] of a model for user codes [b]."""
+        users = self.catalogue.users
+
+        def score(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+            return np.stack(list(ranker.scores(users.take(pa.array(codes)))))
+
+        return score
+
+    def _judged(self, users: pa.ChunkedArray) -> pa.Array:
+        """The users to judge: all with something relevant, or as many as the configuration allows."""
+        judged = pc.unique(users)
+        limit = self.config.evaluation.max_users
+        if limit is None or len(judged) <= limit:
+            return judged
+        drawn = np.random.default_rng(self.config.training.seed).choice(len(judged), limit, replace=False)
+        return judged.take(pa.array(np.sort(drawn)))
+
+    def _attributes(self, items: KeyedTable) -> ItemAttributes | None:
+        """Ids of the features that describe items, the item key's own left out, as tokens."""
+        key = self.config.data.keys.item
+        described = [
+            output.feature
+            for output in self._encoder.schema.ids
+            if output.side == "item" and self.config.features[output.feature].columns(output.feature) != [key]
+        ]
+        if not described:
+            return None
+        batch = self._encoder.encode_table(items.table, features=described)
+        tokens: list[list[str]] = [[] for _ in range(len(items))]
+        single = [output.feature for output in self._encoder.schema.select(set(described)).single_ids]
+        for column, feature in enumerate(single):
+            for row, identity in enumerate(batch.dense["ids"][:, column].tolist()):
+                if identity:
+                    tokens[row].append(f"{feature}={identity}")
+        for feature, ragged in batch.ragged.items():
+            ends = np.cumsum(ragged.row_lengths)
+            for row, (end, length) in enumerate(zip(ends.tolist(), ragged.row_lengths.tolist(), strict=True)):
+                tokens[row] += [
+                    f"{feature}={identity}" for identity in ragged.values[end - length : end] if identity
+                ]
+        return ItemAttributes.of_tokens(tokens)
+
+
+def flat_metrics(
+    rows: EvaluationResult | None, ranking: RankingResult | None, model: str = "model"
+) -> dict[str, float]:
+    """Metric values by `task/metric` and `ranking/metric@k`: the names that checkpoints and early stopping use."""
+    metrics: dict[str, float] = {}
+    if ranking is not None:
+        metrics.update({f"{RANKING}/{name}": one.value for name, one in ranking.models[model].items()})
+    if rows is not None:
+        for task, result in rows.tasks.items():
+            metrics.update({f"{task}/{name}": one.value for name, one in result.metrics.items()})
+    return metrics
+
+
+def _matrix(
+    rows: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    shape: tuple[int, int],
+) -> sparse.csr_array:
+    """A CSR matrix; entries of unknown users or items (-1) are left out."""
+    known = (rows >= 0) & (columns >= 0)
+    return sparse.csr_array(sparse.coo_array((values[known], (rows[known], columns[known])), shape=shape))
+
+
+def _seen(lists: pa.ChunkedArray, items: KeyedTable, shape: tuple[int, int]) -> sparse.csr_array:
+    """What the judged users have seen; they have the first codes."""
+    column = lists.combine_chunks()
+    owners = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)
+    positions = items.positions(pc.list_flatten(column))
+    return _matrix(owners, positions, np.ones(len(owners)), shape)
+
+
+def _interactions(
+    users: npt.NDArray[np.int64], items: npt.NDArray[np.int64], shape: tuple[int, int]
+) -> Interactions:
+    known = (users >= 0) & (items >= 0)
+    return Interactions.of(users[known], items[known], n_users=shape[0], n_items=shape[1])
+
+
+def _some(relevant: sparse.csr_array, max_users: int | None, seed: int) -> sparse.csr_array:
+    """The matrix with the rows of all but `max_users` users emptied."""
+    judged = np.flatnonzero(np.diff(relevant.indptr))
+    if max_users is None or len(judged) <= max_users:
+        return relevant
+    kept = np.zeros(relevant.shape[0])
+    kept[np.random.default_rng(seed).choice(judged, max_users, replace=False)] = 1
+    some = sparse.csr_array(sparse.diags_array(kept) @ relevant)
+    some.eliminate_zeros()
+    return some
