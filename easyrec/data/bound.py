@@ -18,6 +18,7 @@ from easyrec.config.features import SequenceFeature
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.tasks import BinaryTask, RetrievalTask
 from easyrec.data import snapshot
+from easyrec.data.column_types import plain
 from easyrec.data.events import write_log
 from easyrec.data.history import BuiltHistory, HistoryColumn, build
 from easyrec.data.join import KeyedTable, Side
@@ -314,7 +315,7 @@ class BoundDataset:
             mask = pc.greater(table.column(label), 0) if where is None else table.column("chosen")
             mask = mask.to_numpy()
             if keys.user is not None and sum(map(len, chosen)) <= MAX_SEEN_PAIRS:
-                users.append(table.column(keys.user).filter(pa.array(mask)).combine_chunks())
+                users.append(plain(table.column(keys.user)).filter(pa.array(mask)).combine_chunks())
                 chosen.append(items[mask])
         seen = None
         if users and sum(map(len, chosen)) <= MAX_SEEN_PAIRS:

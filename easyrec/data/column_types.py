@@ -178,6 +178,11 @@ def cast(array: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array | p
         raise _first_that_fails(array, target, _cast) from error
 
 
+def plain(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values without a dictionary."""
+    return cast(array, pa.string()) if pa.types.is_dictionary(array.type) else array
+
+
 def _cast(array: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array | pa.ChunkedArray:
     source = array.type
     if isinstance(array, pa.ChunkedArray):

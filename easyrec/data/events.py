@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from easyrec.config.data import KeysConfig
 from easyrec.config.expressions import Expression, parse
-from easyrec.data.column_types import cast, is_text
+from easyrec.data.column_types import plain
 from easyrec.data.history import HistoryColumn
 from easyrec.data.rows import Rows
 
@@ -62,13 +62,13 @@ def _tables(rows: Rows, keys: KeysConfig, histories: Sequence[HistoryColumn]) ->
     for positions, table in rows.interactions(columns, conditions):
         arrays: dict[str, pa.Array | pa.ChunkedArray] = {"row": pa.array(positions)}
         if keys.user is not None:
-            arrays["user"] = _plain(table.column(keys.user))
+            arrays["user"] = plain(table.column(keys.user))
         if keys.item is not None:
-            arrays["item"] = _plain(table.column(keys.item))
+            arrays["item"] = plain(table.column(keys.item))
         if keys.time is not None:
             arrays["time"] = time_order(table.column(keys.time))
         for index, history in enumerate(histories):
-            value = _plain(table.column(history.of))
+            value = plain(table.column(history.of))
             keep = pc.is_valid(value)
             if history.where is not None:
                 keep = pc.and_(keep, pc.fill_null(table.column(f"keep_{index}"), False))
@@ -76,9 +76,6 @@ def _tables(rows: Rows, keys: KeysConfig, histories: Sequence[HistoryColumn]) ->
             arrays[f"keep_{index}"] = keep
         yield pa.table(arrays)
 
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return cast(column, pa.string()) if is_text(column.type) else column
 
 
 def _empty(keys: KeysConfig, histories: Sequence[HistoryColumn]) -> pa.Table:

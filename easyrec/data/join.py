@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from easyrec.data.column_types import article, is_text, kind_of
+from easyrec.data.column_types import article, cast, is_text, kind_of
 from easyrec.data.keys import KeyIndex
 from easyrec.data.source import Source
 from easyrec.errors import DataError, SchemaError, nearest
@@ -43,6 +43,9 @@ class KeyedTable:
                 f"the key {key!r} of the {side} table is {article(kind)}; a key is a string or an integer. "
                 f"State it under `columns:` of the table, such as `{key}: string`"
             )
+        if pa.types.is_dictionary(kind):
+            kind = pa.string()
+            table = table.set_column(table.schema.get_field_index(key), key, cast(table.column(key), kind))
         missing = table.column(key).null_count
         if missing:
             table = table.filter(pc.is_valid(table.column(key)))

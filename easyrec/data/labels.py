@@ -102,8 +102,8 @@ class Label:
 def weight_values(expression: Expression, table: pa.Table) -> Values:
     """Sample weights of a chunk: finite and at least 0; a missing one is wrong."""
     values = evaluate(expression, table, "the sample weight")
+    values.numbers[values.missing] = np.nan
     values.wrong |= values.missing | ~np.isfinite(values.numbers) | (values.numbers < 0)
-    values.missing[:] = False
     return values
 
 

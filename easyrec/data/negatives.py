@@ -19,7 +19,7 @@ from easyrec.errors import DataError
 
 MAX_SEEN_PAIRS = 50_000_000
 """With more (user, item) pairs than this, a user's own items may be drawn as negatives: 8 bytes a pair would be held."""
-_TRIES = 20
+_TRIES = 50
 
 
 class SeenItems:
@@ -90,7 +90,7 @@ class NegativeSampler:
             seed: Of this epoch.
 
         Returns:
-            [B * per_row] item positions, those of one row side by side. After 20 draws that all met an item the user
+            [B * per_row] item positions, those of one row side by side. After 50 draws that all met an item the user
             chose, any item but the row's own is taken.
         """
         own = np.repeat(items, self.per_row)

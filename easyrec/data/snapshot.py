@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from easyrec.config.expressions import Expression
-from easyrec.data.column_types import cast, is_text
+from easyrec.data.column_types import cast, is_text, plain
 from easyrec.data.engine import batches, connect
 from easyrec.data.history import BuiltHistory
 from easyrec.data.join import KeyedTable
@@ -127,12 +127,8 @@ def relevant_items(rows: Rows, user: str, item: str, condition: Expression | Non
         else:
             mask = table.column("relevant")
             gain = pc.cast(mask, pa.float64())
-        keys = {name: _plain(table.column(name)) for name in (user, item)}
+        keys = {name: plain(table.column(name)) for name in (user, item)}
         parts.append(pa.table({**keys, "gain": gain}).filter(mask))
     everything = pa.concat_tables(parts)
     hits = everything.group_by([user, item], use_threads=False).aggregate([("gain", "max")])
     return hits.select([user, item, "gain_max"]).rename_columns([user, item, "gain"])
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return cast(column, pa.string()) if is_text(column.type) else column
