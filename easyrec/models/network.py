@@ -29,8 +29,6 @@ from easyrec.models.sides import SideSplit, number_columns
 from easyrec.models.tasks import Head, RetrievalHead
 
 Tensors = dict[str, tf.Tensor]
-
-
 Logits = dict[str, "tf.Tensor | Towers"]
 _USER, _ITEM = "user_vector", "item_vector"
 

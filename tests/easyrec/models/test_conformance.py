@@ -140,22 +140,24 @@ def test_a_compiled_training_step_has_the_losses_and_gradients_of_an_eager_one(n
 
 
 @pytest.mark.parametrize(("name", "tasks"), CASES)
-def test_rows_of_which_nothing_is_known_can_be_trained_on(name, tasks):
+def test_rows_of_which_nothing_but_the_item_is_known_can_be_trained_on(name, tasks):
     net = suite.network(name, tasks)
     arrays = suite.batch(4)
     for key, value in arrays.items():
-        if key in ("ids", "numbers") or key.endswith("/row_lengths"):
-            arrays[key] = np.zeros_like(value)
-        elif key.endswith(("/values", "/weights")):
+        if key.endswith(("/values", "/weights")):
             arrays[key] = value[:0]
+        elif key == "ids" or key.endswith("/row_lengths"):
+            arrays[key] = np.zeros_like(value)
+    arrays["ids"][:, 1] = [1, 2, 3, 4]
+    arrays["numbers"][:, 0] = 0  # the user's number; those of the item stay
     data = suite.tensors(arrays)
-    # Tables of zeros on top, as linear weights and biases start: norms and divisions by them must not break.
+    # Tables of zeros on top: norms and divisions by them must not break.
     for table in net.embeddings.tables.values():
         table.write(0, np.zeros([table.rows, table.dim], np.float32))
     loss, of_weights, of_tables = suite.gradients(net, data)
     assert np.isfinite(loss)
     for gradient in (*of_weights, *of_tables.values()):
-        assert gradient is None or np.all(np.isfinite(gradient))
+        assert gradient is None or np.all(np.abs(gradient) < 1000)
     assert all(np.all(np.isfinite(values)) for values in net.predict(data).values())
 
 
