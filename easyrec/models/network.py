@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from easyrec.features.outputs import FeatureSchema, IdsOutput
 from easyrec.models.assembler import InputAssembler
 from easyrec.models.base import RecModel, TowerModel
 from easyrec.models.inputs import ModelInputs, matching_features, table_owner
+from easyrec.models.naming import below, stable_names
 from easyrec.models.retrieval import ItemSampling, Towers
 from easyrec.models.sides import SideSplit, number_columns
 from easyrec.models.tasks import Head, RetrievalHead
@@ -203,11 +203,11 @@ class Network(tf.Module):
     def named_variables(self) -> dict[str, keras.Variable]:
         """`variables` by names that depend on the architecture only, not on what else the process has created."""
         paths = [
-            _below(layer.name, variable.path)
+            below(layer.name, variable.path)
             for layer in (self.inputs, self.model)
             for variable in layer.variables
         ]
-        return dict(zip(_stable_names(paths), self.variables, strict=True))
+        return dict(zip(stable_names(paths), self.variables, strict=True))
 
     # Parts.
 
@@ -358,33 +358,3 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
-
-
-def _below(layer: str, path: str) -> str:
-    """The path of a variable with its layer's name in front, where Keras has left it out.
-
-    Keras has when the variable was made outside of a call of the layer, as states of dropout are.
-    """
-    return path if path.startswith(f"{layer}/") else f"{layer}/{path}"
-
-
-def _stable_names(paths: Sequence[str]) -> list[str]:
-    """Keras paths with the numbers that Keras adds to layers of one name counted anew within their parent.
-
-    Keras counts over the whole process, so that a second network would have other names than the first. Names that
-    appear twice in one parent get "_1", "_2", ... in order of appearance.
-    """
-    known: dict[tuple[str, str], str] = {}
-    counts: dict[tuple[str, str], int] = {}
-    names = []
-    for path in paths:
-        parent = original = ""
-        for part in path.split("/"):
-            original = f"{original}/{part}"
-            if (parent, original) not in known:
-                base = re.sub(r"_\d+$", "", part)
-                count = counts[parent, base] = counts.get((parent, base), -1) + 1
-                known[parent, original] = f"{parent}/{base}_{count}" if count else f"{parent}/{base}"
-            parent = known[parent, original]
-        names.append(parent.lstrip("/"))
-    return names
