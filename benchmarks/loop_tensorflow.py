@@ -6,6 +6,7 @@ backward pass and Adam in one XLA function; gradients added up with `unsorted_se
 
 from __future__ import annotations
 
+import itertools
 import resource
 import time
 from pathlib import Path
@@ -43,7 +44,7 @@ class DeepFM(tf.Module):
         glorot = tf.keras.initializers.GlorotUniform(seed=seed)
         self.dense = [
             tf.Variable(value)
-            for fan_in, fan_out in zip(sizes, sizes[1:], strict=False)
+            for fan_in, fan_out in itertools.pairwise(sizes)
             for value in (glorot([fan_in, fan_out]), tf.zeros([fan_out]))
         ]
         self.dense += [tf.Variable(tf.zeros([len(COUNTS), 1]))]

@@ -60,21 +60,15 @@ class ShardedTable(tf.Module):
             shard.scatter_update(tf.IndexedSlices(part, where))
 
     def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
-        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim].
-
-        It may be a view of the variable: a caller that keeps it makes the next update copy the whole table.
-        """
+        """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]."""
         stop = self.rows if stop is None else stop
         count = len(self.shards)
-        if count == 1:
-            return np.asarray(self.shards[0].read_value())[start:stop]  # a view: nothing is copied
         values = np.empty((stop - start, self.dim), np.float32)
         for index, shard in enumerate(self.shards):
-            first = start + (index - start) % count
-            own = range(first, stop, count)
-            if own:
-                part = np.asarray(shard.read_value())[first // count : own[-1] // count + 1]
-                values[first - start :: count] = part
+            first = (index - start) % count
+            row, rows = (start + first) // count, len(range(start + first, stop, count))
+            # Reading a variable that is scattered to, or a slice of it, copies all of it; gathering does not.
+            values[first::count] = tf.gather(shard, tf.range(row, row + rows)).numpy()
         return values
 
     def write(self, start: int, values: npt.NDArray[np.float32]) -> None:

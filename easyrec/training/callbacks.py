@@ -39,8 +39,14 @@ class Callback:
     def on_train_start(self, total_steps: int | None, step: int) -> None:
         """Training begins, `step` steps being done already."""
 
+    def on_first_step(self, examples: int) -> None:
+        """The first step of this process is done, in which the model was compiled; it had `examples` examples."""
+
     def on_step(self, info: StepInfo) -> None:
         """Some steps have been done; called a few times a second at most."""
+
+    def on_epoch_end(self, epoch: int, examples: int) -> None:
+        """All rows of an epoch have been trained on, `examples` in all; its evaluation and checkpoint follow."""
 
     def on_evaluation_start(self, step: int) -> None:
         """An evaluation begins."""

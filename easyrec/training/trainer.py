@@ -133,6 +133,7 @@ class Trainer:
                 "there are no rows to train on; look at the rows dropped and why in the run's report, at `data.where` "
                 "and at the split"
             )
+        self._call("on_epoch_end", self.progress.epoch, self.progress.examples)
         metrics = self._measure()
         self.progress = replace(self.progress, epoch=self.progress.epoch + 1, batches=0)
         self._save(metrics)
@@ -156,6 +157,7 @@ class Trainer:
         if self._first is None:
             self._first = (self._meter.examples, self._meter.seconds, self._meter.wait_seconds)
             self._called = time.perf_counter()
+            self._call("on_first_step", self.progress.examples)
         for name, value in losses.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._summed += 1
