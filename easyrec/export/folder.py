@@ -49,16 +49,11 @@ def replace_folder(target: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(writing, ignore_errors=True)
     except OSError as error:
-        raise write_error(target, error.strerror or str(error)) from error
-
-
-def write_error(target: Path, reason: str) -> BundleError:
-    """The error of a folder that could not be written, with what to do."""
-    kept = " What was there before is unchanged." if target.exists() else ""
-    return BundleError(
-        f"cannot write {target}: {reason}.{kept} Check the free space and the permissions of {target.parent}, "
-        "then run the command again."
-    )
+        kept = " What was there before is unchanged." if target.exists() else ""
+        raise BundleError(
+            f"cannot write {target}: {error.strerror or error}.{kept} Check the free space and the permissions of "
+            f"{target.parent}, then run the command again."
+        ) from error
 
 
 def _flush(folder: Path) -> None:

@@ -16,6 +16,7 @@ from easyrec.errors import BundleError
 from easyrec.export.inputs import blocks, to_tensors
 from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
 from easyrec.features.batch import EncodedBatch, RaggedColumn
+from easyrec.features.inputs import MISSING_INT
 
 Predictions = dict[str, npt.NDArray[np.float32]]
 Functions = Mapping[str, Callable[..., Mapping[str, Any]]]
@@ -117,18 +118,21 @@ class Runtime:
         inputs = self._side(side)
         if not self.has(function):  # the model reads nothing of this side
             return EncodedBatch(len(table))
-        parts = []
-        for part in blocks(table, inputs, BATCH_ROWS):
-            arrays = self._call(function, to_tensors(part, inputs))
-            parts.append(self._batch(side, len(part), arrays))
-        return EncodedBatch.concat(parts)
+        parts = [
+            (len(part), self._call(function, to_tensors(part, inputs)))
+            for part in blocks(table, inputs, BATCH_ROWS)
+        ]
+        widest = {name: max(arrays[name].shape[-1] for _, arrays in parts) for name in parts[0][1]}
+        return EncodedBatch.concat([self._batch(side, rows, arrays, widest) for rows, arrays in parts])
 
-    def _batch(self, side: str, rows: int, arrays: Mapping[str, npt.NDArray[Any]]) -> EncodedBatch:
+    def _batch(
+        self, side: str, rows: int, arrays: Mapping[str, npt.NDArray[Any]], widest: Mapping[str, int]
+    ) -> EncodedBatch:
         dense: dict[str, npt.NDArray[Any]] = {}
         ragged: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for entry in self._encoded:
             if entry.side == side and entry.part is None:
-                dense[entry.key] = arrays[entry.tensor]
+                dense[entry.key] = _padded(arrays[entry.tensor], widest[entry.tensor])
             elif entry.side == side and entry.part is not None:
                 ragged.setdefault(entry.key, {})[entry.part] = arrays[entry.tensor]
         return EncodedBatch(rows, dense, {key: RaggedColumn(**parts) for key, parts in ragged.items()})
@@ -156,6 +160,14 @@ class Runtime:
             else np.concatenate([part[task.tensor] for part in parts])
             for task in self.tasks
         }
+
+
+def _padded(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Raw lists [B, L] of one block as wide as those of the others."""
+    if array.ndim == 1 or array.shape[1] == width:
+        return array
+    missing = {"i": MISSING_INT, "f": np.nan}.get(array.dtype.kind, b"")
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=missing)
 
 
 def load_functions(folder: Path, signatures: Sequence[str]) -> Functions:

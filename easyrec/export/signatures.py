@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from easyrec.export.folder import write_error
 from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
 from easyrec.export.names import tensor_names
 from easyrec.export.runtime import (
@@ -87,7 +87,7 @@ class ModelFunctions:
         """Writes a SavedModel with the functions as signatures; it holds what they read and nothing else.
 
         Raises:
-            BundleError: It cannot be written.
+            OSError: It cannot be written.
         """
         signatures = {name: function.get_concrete_function() for name, function in self.functions.items()}
         module = tf.Module(name="model")
@@ -99,7 +99,8 @@ class ModelFunctions:
         try:
             tf.saved_model.save(module, folder, signatures, options)
         except tf.errors.OpError as error:
-            raise write_error(folder, error.message) from error
+            # TensorFlow ends its messages with the reason of the operating system: "<path>; No space left on device".
+            raise OSError(errno.EIO, error.message.rsplit(";", 1)[-1].strip()) from error
 
     def _add_stages(self) -> None:
         user, item = self._side_inputs(USER), self._side_inputs(ITEM)

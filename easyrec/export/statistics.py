@@ -51,7 +51,7 @@ def item_statistics(
     users of both and a and b those of each: the cosine, drawn towards 0 where there are few users.
 
     Args:
-        interactions: Tables with the key column of `items`, and the columns `user` and `time` if given; rows without
+        interactions: Tables with the key column of `items`, and perhaps the columns `user` and `time`; rows without
             a known item are passed over.
         items: The catalogue.
         user: Column that identifies the user; no neighbours without one.
@@ -70,11 +70,11 @@ def item_statistics(
 
 
 def _compact(table: pa.Table, items: KeyedTable, user: str | None, time: str | None) -> pa.Table:
-    rows = items.positions(table[items.key])
+    rows, names = items.positions(table[items.key]), table.column_names
     columns = {
         "item": pa.array(rows, pa.int32()),
-        "user": table[user].cast(pa.string()) if user else pa.nulls(len(table), pa.string()),
-        "time": _seconds(table[time]) if time else pa.nulls(len(table), pa.float64()),
+        "user": table[user].cast(pa.string()) if user in names else pa.nulls(len(table), pa.string()),
+        "time": _seconds(table[time]) if time in names else pa.nulls(len(table), pa.float64()),
     }
     return pa.table(columns, schema=_SCHEMA).filter(pa.array(rows >= 0))
 

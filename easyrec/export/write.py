@@ -108,7 +108,8 @@ def write_bundle(
 def positive_rows(chunks: Iterable[pa.Table], config: PipelineConfig) -> Iterator[pa.Table]:
     """The rows of training chunks in which a user took an item, for popularity and neighbours.
 
-    Those are the rows whose label of the first task is above 0, if that task is binary or a retrieval; else all rows.
+    Those are the rows whose label of the first task is above 0, if that task is binary or a retrieval, or if negatives
+    were sampled; else all rows.
 
     Args:
         chunks: With the key columns, and `label/<task>` where there are labels.
@@ -117,7 +118,8 @@ def positive_rows(chunks: Iterable[pa.Table], config: PipelineConfig) -> Iterato
     name, task = next(iter(config.tasks.items()))
     label = f"label/{name}"
     for chunk in chunks:
-        if isinstance(task, (BinaryTask, RetrievalTask)) and label in chunk.column_names:
+        counts = isinstance(task, (BinaryTask, RetrievalTask)) or config.data.negatives is not None
+        if counts and label in chunk.column_names:
             chunk = chunk.filter(pc.greater(chunk[label], 0))
         yield chunk
 

@@ -140,16 +140,24 @@ def test_a_model_that_exports_wrongly_is_not_put_in_place(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_while_it_is_replaced_the_old_one_stays(tmp_path: Path, films: Any) -> None:
+def test_the_old_one_stays_when_the_disk_is_full_and_when_killed(tmp_path: Path, films: Any) -> None:
     target = tmp_path / "bundle"
     shutil.copytree(films.bundle.folder, target)
     script = f"""
-        import sys, time
+        import resource, sys, time
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import conftest, numpy
+        import conftest
+        from easyrec.errors import BundleError
         from easyrec.export import write
-        write.write_manifest = lambda *arguments: (print("almost done", flush=True), time.sleep(100))
         trained = conftest.make_trained("fm")
+        for size in (3_000, 50_000):  # a small file fits, the SavedModel does not; the configuration does not
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            try:
+                conftest.make_bundle(trained, {str(target)!r})
+            except BundleError as error:
+                print(error, flush=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        write.write_manifest = lambda *arguments: (print("almost done", flush=True), time.sleep(100))
         conftest.make_bundle(trained, {str(target)!r})
     """
     process = subprocess.Popen(
@@ -161,9 +169,12 @@ def test_killed_while_it_is_replaced_the_old_one_stays(tmp_path: Path, films: An
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr:
-        assert process.stdout.readline() == "almost done\n", process.stderr.read()
+        lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGKILL)
         process.wait()
+        for line in lines[:2]:
+            assert "bundle: File too large. What was there before is unchanged." in line
+        assert lines[2] == "almost done\n", process.stderr.read()
     assert load(target).manifest == films.bundle.manifest
     assert len(list(tmp_path.iterdir())) == 2
 

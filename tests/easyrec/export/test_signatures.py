@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from easyrec.config.models import MODELS
+from easyrec.export import runtime as runtime_module
 from easyrec.export.inputs import to_tensors
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import (
@@ -134,6 +135,28 @@ def test_a_feature_of_user_and_item_is_not_in_the_towers(train: Callable[..., An
     functions = ModelFunctions(trained.encoder, trained.network, tables.items.column_names)
     assert SCORE in functions.functions
     assert USER_EMBEDDING not in functions.functions
+
+
+def test_item_features_whose_columns_the_catalogue_lacks(
+    train: Callable[..., Any], tables: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count as known of the request; recommending then uses the same value for all items."""
+    monkeypatch.setattr(runtime_module, "BATCH_ROWS", 2)
+    trained = train("fm", None, every=True)
+    lacking = ("genres", "keywords", "keyword_weights")
+    items = tables.items.drop_columns(list(lacking))
+    runtime = ModelFunctions(trained.encoder, trained.network, items.column_names).runtime()
+    requests = tables.users
+    for name in lacking:
+        requests = requests.append_column(name, tables.items[name].slice(1, len(requests)))
+    encoded = runtime.encode_user(requests)
+    catalogue = runtime.encode_items(items)
+    for user in range(len(requests)):
+        pairs = requests.take([user] * len(items))
+        for name in items.column_names[:-1]:
+            pairs = pairs.append_column(name, items[name])
+        found = runtime.score(encoded.slice(user, user + 1), catalogue)
+        np.testing.assert_allclose(found["liked"], trained.scores(pairs)["liked"], atol=1e-5)
 
 
 def test_tables_are_stored_once_and_nothing_else_is(
