@@ -43,7 +43,7 @@ class CsvReader(ReaderConfig):
     """Delimited text, quoted, plain or compressed (.gz, .bz2, .zst, .xz)."""
 
     delimiter: str | None = Field(None, min_length=1)
-    """What stands between cells, such as ";" or "::"; a tab is written "\\t". Found from the first lines unless given."""
+    """What stands between cells, such as ";" or "::"; a tab is "\\t". Found from the first lines unless given."""
     header: bool = True
     """Whether the first line names the columns."""
     names: list[str] | None = Field(None, min_length=1)

@@ -26,8 +26,8 @@ from easyrec.data.keys import KeyIndex
 from easyrec.data.labels import Label
 from easyrec.data.negatives import MAX_SEEN_PAIRS, NegativeSampler, SeenItems
 from easyrec.data.report import DataReport
+from easyrec.data.row_groups import Source
 from easyrec.data.rows import Negatives, Plan, Rows
-from easyrec.data.source import Source
 from easyrec.data.splits import (
     MarkedSplit,
     RandomSplit,
@@ -166,7 +166,8 @@ class BoundDataset:
             rows: The evaluation rows unless given.
 
         Returns:
-            User key, item key and `gain` (float64: the label, or 1 under a condition); each pair once, its largest gain.
+            User key, item key and `gain` (float64: the label, or 1 under a condition); each pair once, with its
+            largest gain.
 
         Raises:
             DataError: There are no evaluation rows, or no user or item key is configured.
@@ -198,8 +199,8 @@ class BoundDataset:
             if isinstance(label.config, BinaryTask) and zeros + ones and not learnable:
                 source = label.task if label.expression is None else label.expression.text
                 raise DataError(
-                    f"task {label.task!r}: all {zeros + ones} training rows have label {1 if ones else 0} ({source}), so "
-                    "there is nothing to learn. Check the column or the condition under `label:`; where only chosen "
+                    f"task {label.task!r}: all {zeros + ones} training rows have label {1 if ones else 0} ({source}), "
+                    "so there is nothing to learn. Check the column or the condition under `label:`; where only chosen "
                     "items were recorded, add `data.negatives`, or use a task of type `retrieval`"
                 )
 

@@ -15,7 +15,8 @@ from easyrec.data.bound import BoundDataset
 from easyrec.data.column_types import kind_of, unify
 from easyrec.data.join import KeyedTable, Side
 from easyrec.data.report import DataReport
-from easyrec.data.source import Source, open_source
+from easyrec.data.row_groups import Source
+from easyrec.data.source import open_source
 from easyrec.data.store import Store
 from easyrec.errors import ConfigError, SchemaError, nearest
 
@@ -137,7 +138,8 @@ class Dataset:
         hidden = [name for name in table.columns() if name in self.train.schema.names]
         if hidden:
             self.report.note(
-                f"columns in the interactions and in the {side} table: {', '.join(hidden)}; those of the interactions are used"
+                f"columns in the interactions and in the {side} table: {', '.join(hidden)}; "
+                "those of the interactions are used"
             )
 
     def _columns(self) -> dict[str, ColumnInfo]:

@@ -1,4 +1,4 @@
-"""The event log: who did what and when, one narrow file, made once; splits, histories and snapshots are made from it."""
+"""The event log: who did what and when, one narrow file that splits, histories and snapshots are made from."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def _tables(rows: Rows, keys: KeysConfig, histories: Sequence[HistoryColumn]) ->
             arrays[f"value_{index}"] = value
             arrays[f"keep_{index}"] = keep
         yield pa.table(arrays)
-
 
 
 def _empty(keys: KeysConfig, histories: Sequence[HistoryColumn]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -344,7 +344,7 @@ def _rating(found: Findings, table: TableProfile, column: ColumnProfile) -> None
     label = f"{_quoted(column.name)} >= {threshold}"
     found.task = Choice(
         {"type": "binary", "label": label},
-        f"{column.name!r} runs from {steps[0]:g} to {steps[-1]:g}; {shares[best]:.0%} of the rows are at least {threshold}",
+        f"{column.name!r} runs from {steps[0]:g} to {steps[-1]:g}; {shares[best]:.0%} of the rows reach {threshold}",
     )
     found.label_columns = (column.name,)
 
@@ -352,12 +352,13 @@ def _rating(found: Findings, table: TableProfile, column: ColumnProfile) -> None
 def _two_words(found: Findings, table: TableProfile, column: ColumnProfile) -> None:
     counts = pc.value_counts(table.sample.column(column.name))
     pairs = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))
+    share = pairs[0][0] / sum(count for count, _ in pairs)
     rare = str(pairs[0][1])
     text = rare.replace("\\", "\\\\").replace('"', '\\"')
     found.task_name = "label"
     found.task = Choice(
         {"type": "binary", "label": f'{_quoted(column.name)} == "{text}"'},
-        f"{column.name!r} is one of two words; {rare!r} is the rarer ({pairs[0][0] / sum(count for count, _ in pairs):.0%})",
+        f"{column.name!r} is one of two words; {rare!r} is the rarer ({share:.0%})",
     )
     found.label_columns = (column.name,)
 
@@ -390,8 +391,12 @@ def _find_feature(
     choice = _FEATURE_OF[column.kind](column)
     if isinstance(choice, str):
         found.left_out[column.name] = Choice(None, choice)
-    elif table is None and side is None and found.task is not None and found.task.value["type"] == "retrieval":
-        found.left_out[column.name] = Choice(None, "says something of the choice, not of the user or the item alone")
+    elif (
+        table is None and side is None and found.task is not None and found.task.value["type"] == "retrieval"
+    ):
+        found.left_out[column.name] = Choice(
+            None, "says something of the choice, not of the user or the item alone"
+        )
     elif side is not None:
         found.features[column.name] = Choice(
             {**choice.value, "side": side}, f"{choice.why}; the same wherever the {side} is"
@@ -527,7 +532,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:21]}..."
 
 
-_FEATURE_OF = {
+_FEATURE_OF: Mapping[str, Callable[[ColumnProfile], Choice | str]] = {
     "int": _of_int,
     "float": _of_float,
     "string": _of_text,

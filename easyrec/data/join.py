@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from easyrec.data.column_types import article, cast, is_text, kind_of
 from easyrec.data.keys import KeyIndex
-from easyrec.data.source import Source
+from easyrec.data.row_groups import Source
 from easyrec.errors import DataError, SchemaError, nearest
 
 Side = Literal["user", "item"]

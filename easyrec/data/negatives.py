@@ -18,7 +18,7 @@ from easyrec.data.keys import KeyIndex
 from easyrec.errors import DataError
 
 MAX_SEEN_PAIRS = 50_000_000
-"""With more (user, item) pairs than this, a user's own items may be drawn as negatives: 8 bytes a pair would be held."""
+"""With more (user, item) pairs than this, at 8 bytes each, a user's own items may be drawn as negatives."""
 _TRIES = 50
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from easyrec.data.readers.base import BATCH_ROWS
-from easyrec.data.source import Segment, Source
+from easyrec.data.row_groups import Segment, Source
 
 INTERLEAVED = 8
 """Segments that are read side by side when rows are shuffled."""

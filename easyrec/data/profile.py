@@ -22,7 +22,8 @@ from easyrec.data.files import DataFile, find_files, format_of
 from easyrec.data.readers.base import Faults, WidenError
 from easyrec.data.readers.csv import CsvSource
 from easyrec.data.readers.text import guess_encoding, open_text
-from easyrec.data.source import Source, open_source, open_stream
+from easyrec.data.row_groups import Source
+from easyrec.data.source import open_source, open_stream
 from easyrec.data.store import Store
 from easyrec.errors import DataError
 
@@ -147,10 +148,10 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
     config = SourceConfig(path=(path,), options=options)
     if name == "parquet":
         source = open_source(config, Store(), storage_options)
-        sample, rows = _sample_source(source), source.num_rows
+        sample = _sample_source(source)
+        rows: int | None = source.num_rows
     else:
-        config, sample, rows = _sample_stream(config, storage_options)
-        notes.update({f"columns.{column}": f"read as {kind}" for column, kind in config.columns.items()})
+        sample, rows = _sample_stream(config, storage_options)
     if sample.num_rows == 0:
         raise DataError(f"{files[0].name} holds no rows")
     columns = {column: _column(column, sample.column(column)) for column in sample.column_names}
@@ -170,8 +171,8 @@ def _sample_source(source: Source) -> pa.Table:
 
 def _sample_stream(
     config: SourceConfig, storage_options: Mapping[str, Any] | None
-) -> tuple[SourceConfig, pa.Table, int | None]:
-    """The first rows and a share of the later ones; types that turn out too narrow are stated in the configuration."""
+) -> tuple[pa.Table, int | None]:
+    """The first rows and a share of the later ones, and how many rows there are if they were all looked at."""
     types: dict[str, pa.DataType] = {}
     random = np.random.default_rng(0)
     while True:
@@ -195,7 +196,7 @@ def _sample_stream(
             continue
         whole = rows < _LOOKED_AT
         sample = pa.concat_tables(kept).combine_chunks() if kept else stream.schema.empty_table()
-        return config, sample, rows if whole else None
+        return sample, rows if whole else None
 
 
 def _csv_options(file: DataFile) -> tuple[dict[str, Any], dict[str, str]]:
@@ -216,11 +217,8 @@ def _csv_options(file: DataFile) -> tuple[dict[str, Any], dict[str, str]]:
     text = head.decode(encoding, "replace").lstrip("\ufeff")
     if len(delimiter) > 1:
         text = text.replace(delimiter, "\x1f")
-    rows = list(
-        itertools.islice(
-            (row for row in csv.reader(io.StringIO(text), delimiter=delimiter if len(delimiter) == 1 else "\x1f") if row), 200
-        )
-    )  # fmt: skip
+    cells = csv.reader(io.StringIO(text), delimiter=delimiter if len(delimiter) == 1 else "\x1f")
+    rows = list(itertools.islice((row for row in cells if row), 200))
     if not _has_header(rows):
         options["header"] = False
         notes["header"] = "the first line looks like data, so columns are called column_1, column_2, ..."

@@ -23,7 +23,7 @@ from easyrec.data.labels import Label, Mask, refuse, weight_values
 from easyrec.data.negatives import NegativeSampler
 from easyrec.data.order import pieces
 from easyrec.data.report import PassReport
-from easyrec.data.source import Source
+from easyrec.data.row_groups import Source
 from easyrec.data.splits import Split
 from easyrec.errors import DataError, SchemaError, nearest
 

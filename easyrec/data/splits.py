@@ -39,6 +39,7 @@ class RandomSplit:
         self.fraction, self.seed = fraction, seed
 
     def held_out(self, positions: NDArray[np.int64], table: pa.Table) -> NDArray[np.bool_]:
+        """By a hash of the position."""
         return below(mix(positions, self.seed), self.fraction)
 
 
@@ -49,6 +50,7 @@ class UserSplit:
         self.fraction, self.seed, self.user = fraction, seed, user
 
     def held_out(self, positions: NDArray[np.int64], table: pa.Table) -> NDArray[np.bool_]:
+        """By a hash of the user."""
         return below(hash_keys(table.column(self.user), self.seed), self.fraction)
 
 
@@ -59,6 +61,7 @@ class TimeSplit:
         self.time, self.cut = time, cut
 
     def held_out(self, positions: NDArray[np.int64], table: pa.Table) -> NDArray[np.bool_]:
+        """By the time."""
         later = pc.fill_null(pc.greater(table.column(self.time), self.cut), False)
         return np.asarray(later.to_numpy() if isinstance(later, pa.ChunkedArray) else later.to_numpy(False))
 
@@ -70,6 +73,7 @@ class MarkedSplit:
         self.marks: NDArray[np.bool_] = np.load(path, mmap_mode="r")
 
     def held_out(self, positions: NDArray[np.int64], table: pa.Table) -> NDArray[np.bool_]:
+        """As marked."""
         return np.asarray(self.marks[positions])
 
 

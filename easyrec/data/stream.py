@@ -1,4 +1,4 @@
-"""Encoded batches for training: chunks are encoded on threads ahead of the consumer, mixed in a buffer, cut into batches.
+"""Encoded batches for training: chunks are encoded ahead on threads, mixed in a buffer, cut into batches.
 
     chunks --(encode, on threads, in order)--> buffer of `shuffle_buffer` rows --(random half)--> batches
 
@@ -109,7 +109,7 @@ class EncodedStream:
                 for number, batch in enumerate(batches):
                     if number >= skip and not _put(ready, (batch, None), closed):
                         return
-        except BaseException as raised:  # handed to the consumer, whatever it is
+        except BaseException as raised:  # noqa: BLE001 handed to the consumer, whatever it is
             error = raised
         _put(ready, (None, error), closed)
 

@@ -47,6 +47,7 @@ class CsvSource(Reader):
         self._delimiters: dict[str, str] = {}
 
     def schema(self, file: DataFile) -> pa.Schema:
+        """Names from the header or the configuration, types from the first rows."""
         names = self.names(file)
         batch = next(self._batches(file, names, Faults("skip")), None)
         fields = []
@@ -65,6 +66,7 @@ class CsvSource(Reader):
         group: int | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
+        """The rows in order; every cell is checked against its column's type."""
         wanted = [schema.field(name) for name in (schema.names if columns is None else columns)]
         names = self.names(file)
         first_row = 0

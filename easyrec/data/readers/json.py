@@ -80,6 +80,7 @@ class JsonSource(Reader):
         group: int | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
+        """The rows in order; a block that Arrow's parser does not take is read value by value."""
         wanted = [schema.field(name) for name in (schema.names if columns is None else columns)]
         for block in self._blocks(file):
             table = self._fast(block, schema, wanted, everything=columns is None)

@@ -29,6 +29,7 @@ class ParquetSource(Reader):
         self._footers: dict[str, pq.FileMetaData] = {}
 
     def schema(self, file: DataFile) -> pa.Schema:
+        """The columns that have a normal type, from the footer."""
         footer = self._footer(file)
         try:
             stored = footer.schema.to_arrow_schema()
@@ -48,6 +49,7 @@ class ParquetSource(Reader):
         return pa.schema(fields)
 
     def row_groups(self, file: DataFile) -> list[int]:
+        """Rows of each row group, from the footer."""
         footer = self._footer(file)
         return [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
 
@@ -59,6 +61,7 @@ class ParquetSource(Reader):
         group: int | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
+        """The rows in order, or those of one row group."""
         wanted = [schema.field(name) for name in (schema.names if columns is None else columns)]
         stored = set(self._footer(file).schema.to_arrow_schema().names)
         present = [column.name for column in wanted if column.name in stored]

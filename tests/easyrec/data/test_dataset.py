@@ -59,16 +59,25 @@ def test_tables_are_joined_on_their_key(write: Write, bind: Bind) -> None:
 
 def test_keys_of_different_types_are_compared_as_text(write: Write, bind: Bind) -> None:
     users = write({"user": ["1", "3"], "city": ["Köln", "Bonn"]}, "users.parquet")
-    data = bind({"train": write(LOG), **KEYS, "tables": {"user": users}}, {"user": {"type": "id"}, "city": {"type": "id"}})
+    data = bind(
+        {"train": write(LOG), **KEYS, "tables": {"user": users}},
+        {"user": {"type": "id"}, "city": {"type": "id"}},
+    )
     assert column(data.train.chunks(), "city") == ["Köln", "Köln", None, None, "Bonn"]
-    assert any("key 'user': int in the interactions, string in the user table" in note for note in data.report.notes)
+    assert any(
+        "key 'user': int in the interactions, string in the user table" in note for note in data.report.notes
+    )
 
 
 @pytest.mark.parametrize("keys", [[5, 10**15, 7], [5, 6, 7], ["5", "x", "7"]])
-def test_keys_are_found_whether_they_are_dense_sparse_or_text(write: Write, bind: Bind, keys: list[Any]) -> None:
+def test_keys_are_found_whether_they_are_dense_sparse_or_text(
+    write: Write, bind: Bind, keys: list[Any]
+) -> None:
     items = write({"item": keys, "value": ["p", "q", "r"]}, "items.parquet")
     log = {"item": [keys[2], keys[0], keys[1], keys[0]], "label": [0, 1, 0, 1]}
-    data = bind({"train": write(log), "keys": {"item": "item"}, "tables": {"item": items}}, {"value": {"type": "id"}})
+    data = bind(
+        {"train": write(log), "keys": {"item": "item"}, "tables": {"item": items}}, {"value": {"type": "id"}}
+    )
     assert column(data.train.chunks(), "value") == ["r", "p", "q", "p"]
 
 
@@ -88,7 +97,11 @@ def test_a_table_without_the_key_is_refused_naming_the_nearest(write: Write, bin
 
 def test_rows_without_a_key_are_left_out_and_counted(write: Write, bind: Bind) -> None:
     log = {"user": [1, None, 2, None], "item": ["a", "b", None, None], "label": [0, 1, 1, 0]}
-    data = bind({"train": write(log), "keys": {"user": "user", "item": "item"}, "split": None}, {"user": {"type": "id"}}, tasks={"label": {"type": "regression"}})
+    data = bind(
+        {"train": write(log), "keys": {"user": "user", "item": "item"}, "split": None},
+        {"user": {"type": "id"}},
+        tasks={"label": {"type": "regression"}},
+    )
     assert column(data.train.chunks(), "user") == [1]
     assert data.report.as_dict()["train"]["dropped"] == {
         "no value in key column 'user'": 2, "no value in key column 'item'": 1
@@ -97,7 +110,9 @@ def test_rows_without_a_key_are_left_out_and_counted(write: Write, bind: Bind) -
 
 def test_only_rows_for_which_the_filter_holds_are_used(write: Write, bind: Bind) -> None:
     items = write({"item": ["a", "b", "c"], "year": [1990, 2000, None]}, "items.parquet")
-    data = bind({"train": write(LOG), **KEYS, "tables": {"item": items}, "where": "year >= 1995 or rating > 3"})
+    data = bind(
+        {"train": write(LOG), **KEYS, "tables": {"item": items}, "where": "year >= 1995 or rating > 3"}
+    )
     assert column(data.train.chunks(), "item") == ["a", "b", "c", "b"]
     assert data.report.as_dict()["train"]["dropped"] == {"`data.where` does not hold": 1}
 
@@ -123,7 +138,9 @@ def bound_label(write: Write, bind: Bind, values: Any, on_error: str = "fail", *
         ([0, 2, 1], {"type": "multiclass", "classes": 3}, [0, 2, 1]),
     ],
 )
-def test_labels_are_columns_or_expressions(write: Write, bind: Bind, values: Any, task: Any, expected: list[float]) -> None:
+def test_labels_are_columns_or_expressions(
+    write: Write, bind: Bind, values: Any, task: Any, expected: list[float]
+) -> None:
     data = bound_label(write, bind, values, **task)
     assert column(data.train.chunks(columns=["label/y"]), "label/y") == expected
     nulls = sum(value is None for value in (values.to_pylist() if isinstance(values, pa.Array) else values))
@@ -144,11 +161,17 @@ def test_a_retrieval_task_without_a_label_takes_every_row(write: Write, bind: Bi
     [
         ([0, 1, 2, 3.5], {}, r"2 in .*row 3; 3\.5 in .*row 4\. A binary label is 0 or 1.*`label: y >= 4`"),
         ([0.0, 1.0, float("nan")], {}, r"NaN in .*row 3"),
-        ([0, 1, 3], {"type": "multiclass", "classes": 3}, r"3 in .*row 3\. A label is a whole number from 0 to 2"),
+        (
+            [0, 1, 3],
+            {"type": "multiclass", "classes": 3},
+            r"3 in .*row 3\. A label is a whole number from 0 to 2",
+        ),
         ([0.0, float("inf")], {"type": "regression"}, r"inf in .*row 2\. A label is a finite number"),
     ],
 )
-def test_wrong_labels_are_refused_or_left_out(write: Write, bind: Bind, values: Any, task: Any, message: str) -> None:
+def test_wrong_labels_are_refused_or_left_out(
+    write: Write, bind: Bind, values: Any, task: Any, message: str
+) -> None:
     data = bound_label(write, bind, values, **task)
     with pytest.raises(DataError, match=message):
         list(data.train.chunks())
@@ -192,14 +215,19 @@ def test_weights_are_checked(write: Write, bind: Bind) -> None:
 def test_evaluation_columns_take_the_training_types(write: Write, bind: Bind) -> None:
     train = write({"x": [1, 2], "s": pa.array(["a", "b"]).dictionary_encode(), "label": [0, 1]})
     test = write({"s": ["c"], "x": [2.5], "label": [True], "more": [1]}, "eval.parquet")
-    with pytest.raises(SchemaError, match=r"column 'label' is int in the training data .*, but bool in the evaluation data"):
+    with pytest.raises(
+        SchemaError, match=r"column 'label' is int in the training data .*, but bool in the evaluation data"
+    ):
         bind({"train": train, "eval": test}, {"x": {"type": "number"}})
     test = write({"s": ["c"], "x": [2.5], "label": [1.0], "more": [1]}, "eval.parquet")
     data = bind({"train": train, "eval": test}, {"x": {"type": "number"}, "s": {"type": "id"}})
     assert next(data.train.chunks()).schema == next(data.eval.chunks()).schema
     assert rows(data.eval.chunks()) == [{"x": 2.5, "s": "c", "label/label": 1.0}]
     test = write({"x": ["2"], "label": [1]}, "eval.parquet")
-    with pytest.raises(SchemaError, match=r"column 'x' is int in the training data .*, but string in the evaluation data .*`x: string`"):
+    with pytest.raises(
+        SchemaError,
+        match=r"column 'x' is int in the training data .*, but string in the evaluation data .*`x: string`",
+    ):
         bind({"train": train, "eval": test}, {"x": {"type": "number"}})
     test = write({"xx": [2], "label": [1]}, "eval.parquet")
     data = bind({"train": train, "eval": test}, {"x": {"type": "number"}})
@@ -210,7 +238,11 @@ def test_evaluation_columns_take_the_training_types(write: Write, bind: Bind) ->
 def test_a_column_without_a_value_takes_the_type_its_feature_wants(write: Write, bind: Bind) -> None:
     train = write({"n": pa.nulls(2), "t": pa.nulls(2), "c": pa.nulls(2), "label": [0, 1]})
     data = bind({"train": train}, {"n": {"type": "number"}, "t": {"type": "tags"}, "c": {"type": "id"}})
-    assert {name: data.columns[name].kind for name in "ntc"} == {"n": "float", "t": "list<string>", "c": "string"}
+    assert {name: data.columns[name].kind for name in "ntc"} == {
+        "n": "float",
+        "t": "list<string>",
+        "c": "string",
+    }
     assert rows(data.train.chunks(columns=["n", "t", "c"])) == [{"n": None, "t": None, "c": None}] * 2
 
 
@@ -220,7 +252,10 @@ def test_relevant_rows_are_those_with_a_label_or_those_of_a_condition(write: Wri
     assert sorted(map(tuple, (row.values() for row in data.relevant().to_pylist()))) == [
         (1, "a", 1.0), (2, "a", 1.0), (2, "c", 1.0)
     ]  # fmt: skip
-    data = bind({"train": write(LOG), "eval": write(log, "eval.parquet"), **KEYS}, evaluation={"relevant": "rating >= 4"})
+    data = bind(
+        {"train": write(LOG), "eval": write(log, "eval.parquet"), **KEYS},
+        evaluation={"relevant": "rating >= 4"},
+    )
     assert sorted((row["user"], row["item"]) for row in data.relevant().to_pylist()) == [(1, "a"), (2, "c")]
 
 
@@ -255,7 +290,9 @@ def test_each_row_sees_what_its_user_did_strictly_before(write: Write, bind: Bin
     assert pairs[1, "a", 3] == ["b", "c"]
 
 
-def test_evaluation_rows_see_training_and_earlier_evaluation_rows_but_not_the_reverse(write: Write, bind: Bind) -> None:
+def test_evaluation_rows_see_training_and_earlier_evaluation_rows_but_not_the_reverse(
+    write: Write, bind: Bind
+) -> None:
     later = {**STORY, "user": [1, 1, 3, 1, 2, 2], "item": list("uvwxyz"), "time": [2, 4, 1, 5, 1, 9]}
     data = bind({"train": write(STORY), "eval": write(later, "eval.parquet"), **KEYS}, SEQUENCE)
     assert column(data.eval.chunks(), "recent") == [["a"], ["u", "a"], [], ["a", "v"], [], ["y", "a"]]
@@ -279,7 +316,8 @@ def test_a_snapshot_is_the_state_after_the_last_training_row(write: Write, bind:
 def test_users_without_training_rows_are_described_by_the_user_table(write: Write, bind: Bind) -> None:
     users = write({"user": [2, 9], "city": ["Bonn", "Ulm"]}, "users.parquet")
     data = bind(
-        {"train": write(STORY), **KEYS, "tables": {"user": users}}, {"user": {"type": "id"}, "city": {"type": "id"}}
+        {"train": write(STORY), **KEYS, "tables": {"user": users}},
+        {"user": {"type": "id"}, "city": {"type": "id"}},
     )
     assert data.user_snapshot(pa.array([9, 1, 2])).column("city").to_pylist() == ["Ulm", None, "Bonn"]
 
@@ -309,5 +347,11 @@ def test_what_is_made_once_is_kept_in_the_cache(write: Write, bind: Bind, tmp_pa
 
 
 def test_a_file_is_opened_with_the_features_still_holding_patterns(write: Write, pipeline: Any) -> None:
-    dataset = open_dataset(pipeline({"train": write({"I1": [1], "I2": [2], "label": [1]})}, {"I*": {"type": "number"}}))
-    assert {name: info.kind for name, info in dataset.columns.items()} == {"I1": "int", "I2": "int", "label": "int"}
+    dataset = open_dataset(
+        pipeline({"train": write({"I1": [1], "I2": [2], "label": [1]})}, {"I*": {"type": "number"}})
+    )
+    assert {name: info.kind for name, info in dataset.columns.items()} == {
+        "I1": "int",
+        "I2": "int",
+        "label": "int",
+    }

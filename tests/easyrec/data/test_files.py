@@ -34,7 +34,11 @@ def test_a_glob_and_a_list_keep_their_order_and_take_no_file_twice(folder: Path)
 
 
 def test_hive_partitions_are_read_from_the_path(tmp_path: Path) -> None:
-    for value in ("day=2024-01-01/country=de", "day=2024-01-02/country=__HIVE_DEFAULT_PARTITION__", "day=x%2Fy/country=fr"):
+    for value in (
+        "day=2024-01-01/country=de",
+        "day=2024-01-02/country=__HIVE_DEFAULT_PARTITION__",
+        "day=x%2Fy/country=fr",
+    ):
         (tmp_path / value).mkdir(parents=True)
         (tmp_path / value / "part.csv").write_text("x\n1\n")
     assert [dict(file.partitions) for file in find_files([str(tmp_path)])] == [

@@ -117,6 +117,8 @@ def test_a_user_with_ten_thousand_events_takes_no_longer_per_row(tmp_path: Path)
 
 
 def test_rows_without_user_or_time_have_an_empty_history(tmp_path: Path) -> None:
-    write_log(tmp_path / "log.parquet", [("a", 1, 1, True), (None, 2, 2, True), ("a", None, 3, True)], text=False)
+    write_log(
+        tmp_path / "log.parquet", [("a", 1, 1, True), (None, 2, 2, True), ("a", None, 3, True)], text=False
+    )
     build(tmp_path, [tmp_path / "log.parquet"], 0, 5, 3, NAMES)
     assert BuiltHistory(tmp_path).gather(np.arange(5)).to_pylist() == [[], [], [], [], []]

@@ -54,7 +54,11 @@ def data(write: Callable[..., str], bind: Bind) -> BoundDataset:
 
 
 def test_sampled_rows_are_copies_with_another_item_and_label_0(data: BoundDataset) -> None:
-    real = {(row["user"], row["item"], row["time"]): row for chunk in data.train.chunks() for row in chunk.to_pylist()}
+    real = {
+        (row["user"], row["item"], row["time"]): row
+        for chunk in data.train.chunks()
+        for row in chunk.to_pylist()
+    }
     rows = [row for chunk in data.train.chunks(seed=1) for row in chunk.to_pylist()]
     liked = {(user, item) for (user, item, _), row in real.items() if row["label/liked"] == 1}
     added = 0
@@ -93,7 +97,9 @@ def test_rows_read_to_fit_or_to_evaluate_are_never_sampled(data: BoundDataset) -
     assert data.report.as_dict()["train"]["negatives"] == 0
 
 
-def test_without_an_item_table_the_items_of_training_are_the_catalogue(write: Callable[..., str], bind: Bind) -> None:
+def test_without_an_item_table_the_items_of_training_are_the_catalogue(
+    write: Callable[..., str], bind: Bind
+) -> None:
     features = {"item": {"type": "id"}, "price": {"type": "number", "side": "item"}}
     data = bind(
         {"train": write(log()), "keys": {"item": "item"}, "negatives": {"per_row": 2}},
@@ -139,7 +145,9 @@ def test_uniform_sampling_takes_each_item_alike() -> None:
 
 def test_sampling_by_popularity_follows_the_power_of_the_counts() -> None:
     counts = [1, 16, 81, 0]
-    drawn = sampler(counts, per_row=10, sampling="popularity", power=0.5).draw(np.arange(4000), np.full(4000, -1), None, 0)
+    drawn = sampler(counts, per_row=10, sampling="popularity", power=0.5).draw(
+        np.arange(4000), np.full(4000, -1), None, 0
+    )
     expected = np.sqrt(counts) / np.sqrt(counts).sum()
     assert np.abs(np.bincount(drawn, minlength=4) / len(drawn) - expected).max() < 0.01
     assert not (drawn == 3).any()
@@ -158,5 +166,7 @@ def test_neither_the_rows_item_nor_what_the_user_chose_is_drawn() -> None:
 
 def test_a_user_who_chose_everything_still_gets_another_item() -> None:
     seen = SeenItems(pa.array(["u"] * 3), np.array([0, 1, 2]), 3)
-    drawn = sampler([1] * 3, seen, per_row=2).draw(np.arange(50), np.ones(50, np.int64), np.zeros(50, np.int64), 7)
+    drawn = sampler([1] * 3, seen, per_row=2).draw(
+        np.arange(50), np.ones(50, np.int64), np.zeros(50, np.int64), 7
+    )
     assert not (drawn == 1).any()

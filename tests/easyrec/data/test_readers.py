@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from easyrec.config.data import SourceConfig
-from easyrec.data.source import Source, open_source, open_stream
+from easyrec.data.row_groups import Source
+from easyrec.data.source import open_source, open_stream
 from easyrec.data.store import Store
 from easyrec.errors import ConfigError, DataError, SchemaError
 
@@ -92,7 +93,9 @@ def test_compressed_text_is_recognised_by_its_bytes(
     assert plain(open_file(compress(as_json(TABLE).encode()), "data.jsonl.gz")) == EXPECTED
 
 
-def test_json_lines_give_the_same_table_back_without_the_missing_keys(open_file: Callable[..., Source]) -> None:
+def test_json_lines_give_the_same_table_back_without_the_missing_keys(
+    open_file: Callable[..., Source],
+) -> None:
     assert plain(open_file(as_json(TABLE).encode(), "data.jsonl")) == EXPECTED
 
 
@@ -104,12 +107,16 @@ def test_the_stream_of_a_file_is_its_table(tmp_path: Path) -> None:
     assert pa.concat_tables(tables).to_pylist() == TABLE.select(["code", "whole"]).to_pylist()
 
 
-cell = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_size=1, max_size=8))
+cell = st.one_of(
+    st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_size=1, max_size=8)
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=st.lists(st.tuples(cell, st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))), min_size=1, max_size=12),
+    rows=st.lists(
+        st.tuples(cell, st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))), min_size=1, max_size=12
+    ),
     format_name=st.sampled_from(["csv", "json", "parquet"]),
 )
 @example(rows=[("NULL", 1)], format_name="csv")
@@ -133,7 +140,9 @@ def test_any_text_and_number_survive_each_format(
         import csv
 
         with path.open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.writer(handle, quoting=csv.QUOTE_NOTNULL if hasattr(csv, "QUOTE_NOTNULL") else csv.QUOTE_NONNUMERIC)
+            writer = csv.writer(
+                handle, quoting=csv.QUOTE_NOTNULL if hasattr(csv, "QUOTE_NOTNULL") else csv.QUOTE_NONNUMERIC
+            )
             writer.writerow(table.column_names)
             for row in table.to_pylist():
                 # QUOTE_NOTNULL came with Python 3.12: numbers stand unquoted, a missing text is an unquoted nothing.
@@ -195,7 +204,9 @@ def test_parquet_columns_of_every_kind_become_one_of_a_few_types(open_file: Call
     assert rows[0]["decimal"] == 1.0
 
 
-def test_a_number_beyond_64_bits_is_refused_unless_its_column_is_declared_text(open_file: Callable[..., Source]) -> None:
+def test_a_number_beyond_64_bits_is_refused_unless_its_column_is_declared_text(
+    open_file: Callable[..., Source],
+) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"id": pa.array([1, 2**64 - 1], pa.uint64())}), buffer)
     with pytest.raises(SchemaError, match="column 'id' holds 18446744073709551615.*`id: string`"):
@@ -219,7 +230,9 @@ def test_json_holds_lists_and_maps_and_whole_numbers_beside_text(open_file: Call
     ]
 
 
-def test_types_are_widened_when_later_rows_need_it(open_file: Callable[..., Source], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_are_widened_when_later_rows_need_it(
+    open_file: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("easyrec.data.readers.csv._BLOCK", 64)
     monkeypatch.setattr("easyrec.data.readers.json._BLOCK", 64)
     rows = ["1,1,,true"] * 30 + ["2.5,007,late,1"]
@@ -238,10 +251,14 @@ def test_whole_numbers_that_are_codes_stay_text(open_file: Callable[..., Source]
     assert row == {"zip": "01234", "hash": "18446744073709551615", "hex": "0x1F", "plus": 1.0, "number": 10}
 
 
-def test_a_delimiter_of_several_characters(open_file: Callable[..., Source], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delimiter_of_several_characters(
+    open_file: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("easyrec.data.readers.csv._BLOCK", 7)
     content = b"1::10::5::978300760\n2::20::3::978302109\n"
-    source = open_file(content, "ratings.dat", options={"header": False, "names": ["user", "item", "rating", "time"]})
+    source = open_file(
+        content, "ratings.dat", options={"header": False, "names": ["user", "item", "rating", "time"]}
+    )
     assert source.read_all().to_pylist()[1] == {"user": 2, "item": 20, "rating": 3, "time": 978302109}
 
 
@@ -253,7 +270,9 @@ def test_spaces_around_cells_are_stripped_on_request(open_file: Callable[..., So
     }  # fmt: skip
 
 
-def test_quoted_empty_cells_are_text_among_text_and_missing_among_numbers(open_file: Callable[..., Source]) -> None:
+def test_quoted_empty_cells_are_text_among_text_and_missing_among_numbers(
+    open_file: Callable[..., Source],
+) -> None:
     source = open_file(b'a,b\n"","1"\n"x",""\n,"3"\n')
     assert source.read_all().to_pydict() == {"a": ["", "x", None], "b": [1, None, 3]}
 
@@ -327,10 +346,14 @@ def test_options_of_a_format_are_checked(open_file: Callable[..., Source]) -> No
 
 
 def test_declared_types_are_kept_and_checked(open_file: Callable[..., Source]) -> None:
-    content = b"id,seconds,flag,list\n1,1709209800,yes,\"[1, 2]\"\n"
+    content = b'id,seconds,flag,list\n1,1709209800,yes,"[1, 2]"\n'
     source = open_file(content, columns={"id": "string", "seconds": "int64", "list": "list<int64>"})
-    assert source.read_all().to_pylist() == [{"id": "1", "seconds": 1709209800, "flag": "yes", "list": [1, 2]}]
-    with pytest.raises(SchemaError, match=r"data\.csv, row 1: column 'flag' is declared as int64, but holds 'yes'"):
+    assert source.read_all().to_pylist() == [
+        {"id": "1", "seconds": 1709209800, "flag": "yes", "list": [1, 2]}
+    ]
+    with pytest.raises(
+        SchemaError, match=r"data\.csv, row 1: column 'flag' is declared as int64, but holds 'yes'"
+    ):
         open_file(content, columns={"flag": "int64"})
     with pytest.raises(SchemaError, match=r"`columns:` states a type for 'flg', .*Did you mean 'flag'\?"):
         open_file(content, columns={"flg": "int64"})

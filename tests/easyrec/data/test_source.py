@@ -12,28 +12,46 @@ import pytest
 from easyrec.config.data import SourceConfig
 from easyrec.data.column_types import kind_of
 from easyrec.data.order import pieces
-from easyrec.data.source import Source, open_source
+from easyrec.data.row_groups import Source
+from easyrec.data.source import open_source
 from easyrec.data.store import Store
 from easyrec.errors import DataError, SchemaError
 
 
 def opened(path: str | Path | list[str], store: Store | None = None, **options: object) -> Source:
-    return open_source(SourceConfig.model_validate({"path": path if isinstance(path, list) else str(path), **options}), store or Store())
+    return open_source(
+        SourceConfig.model_validate({"path": path if isinstance(path, list) else str(path), **options}),
+        store or Store(),
+    )
 
 
 def test_types_of_several_files_are_unified(write: Callable[..., str], tmp_path: Path) -> None:
-    write({"a": [1, 2], "b": pa.array(["x", "y"]).dictionary_encode(), "t": pa.array([1, 2], pa.timestamp("s"))}, "d/1.parquet")
+    write(
+        {
+            "a": [1, 2],
+            "b": pa.array(["x", "y"]).dictionary_encode(),
+            "t": pa.array([1, 2], pa.timestamp("s")),
+        },
+        "d/1.parquet",
+    )
     write({"a": [2.5], "b": ["z"], "t": pa.array([3], pa.timestamp("ns")), "c": [[1]]}, "d/2.parquet")
     write({"b": pa.nulls(1), "a": pa.nulls(1), "c": [[0.5]]}, "d/3.parquet")
     source = opened(tmp_path / "d")
-    assert [kind_of(source.schema.field(name).type) for name in "abtc"] == ["float", "string", "timestamp", "list<float>"]
+    assert [kind_of(source.schema.field(name).type) for name in "abtc"] == [
+        "float",
+        "string",
+        "timestamp",
+        "list<float>",
+    ]
     assert source.schema.field("t").type == pa.timestamp("ns")
     assert source.read_all(["a", "b", "c"]).to_pydict() == {
         "a": [1.0, 2.0, 2.5, None], "b": ["x", "y", "z", None], "c": [None, None, [1.0], [0.5]],
     }  # fmt: skip
 
 
-def test_types_that_do_not_fit_are_refused_naming_both_files(write: Callable[..., str], tmp_path: Path) -> None:
+def test_types_that_do_not_fit_are_refused_naming_both_files(
+    write: Callable[..., str], tmp_path: Path
+) -> None:
     write({"a": [1], "b": [1]}, "d/1.parquet")
     write({"a": ["x"], "b": [1]}, "d/2.parquet")
     with pytest.raises(SchemaError, match=r"column 'a' is int in .*1\.parquet, but string in .*2\.parquet"):
@@ -64,7 +82,9 @@ def test_hive_partitions_are_columns(write: Callable[..., str], tmp_path: Path, 
         "year": [2023, 2023, 2024, 2024, 2024, 2024],
         "country": ["de", "de", None, None, "fr", "fr"],
     }
-    only = pa.concat_tables([table for group in source.groups for _, table in source.read(group, ["country"])])
+    only = pa.concat_tables(
+        [table for group in source.groups for _, table in source.read(group, ["country"])]
+    )
     assert only.column("country").to_pylist() == ["de", "de", None, None, "fr", "fr"]
 
 
@@ -100,7 +120,9 @@ def test_pieces_hold_every_row_once_beside_its_position(
 ) -> None:
     monkeypatch.setattr("easyrec.data.order.SEGMENT_ROWS", 20)
     monkeypatch.setattr("easyrec.data.order.BATCH_ROWS", 32)
-    source = opened([write({"a": range(100)}, "1.parquet", row_group_size=50), write({"a": range(100, 105)}, "2.parquet")])
+    source = opened(
+        [write({"a": range(100)}, "1.parquet", row_group_size=50), write({"a": range(100, 105)}, "2.parquet")]
+    )
     seen: list[int] = []
     for positions, table in pieces(source, ["a"], seed):
         assert table.column("a").to_pylist() == positions.tolist()

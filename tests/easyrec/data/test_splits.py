@@ -67,7 +67,9 @@ def test_every_row_is_on_one_side_and_stays_there(write: Callable[..., str], bin
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 6))), min_size=1, max_size=30),
+    rows=st.lists(
+        st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 6))), min_size=1, max_size=30
+    ),
     fraction=st.sampled_from([0.1, 0.34, 0.5, 0.9]),
 )
 def test_each_users_latest_rows_are_held_out_but_no_tie_with_training(
@@ -85,11 +87,15 @@ def test_each_users_latest_rows_are_held_out_but_no_tie_with_training(
         times = sorted(time for other, time in rows if other == user and time is not None)
         held_out = max(int(count * fraction + 0.5), 1)
         cut = times[max(count - held_out, 1) - 1]
-        expected += [row for row, (other, time) in enumerate(rows) if other == user and time is not None and time > cut]
+        expected += [
+            row for row, (other, time) in enumerate(rows) if other == user and time is not None and time > cut
+        ]
     assert sorted(evaluation) == sorted(expected)
 
 
-def test_rows_at_the_cutting_time_or_without_a_time_stay_in_training(write: Callable[..., str], bind: Bind) -> None:
+def test_rows_at_the_cutting_time_or_without_a_time_stay_in_training(
+    write: Callable[..., str], bind: Bind
+) -> None:
     table = {"x": range(6), "user": [1] * 6, "time": [1, 5, 5, 5, None, 6], "y": [1.0] * 6}
     assert bound(bind, write(table), {"type": "time", "fraction": 0.5}) == ([0, 1, 2, 3, 4], [5])
 
@@ -108,6 +114,9 @@ def test_hashes_are_the_same_everywhere_and_evenly_spread() -> None:
     # SplitMix64 of 1 and 2 with state 0 as published with its reference code, then values pinned for this seed.
     assert mix(np.array([0]), 0).tolist() == [0xE220A8397B1DCDAF]
     assert hash_keys(pa.array([7, 8]), 3).tolist() == hash_keys(pa.array(["7", "8"]), 3).tolist()
-    assert hash_keys(pa.array(["7", "8"]).dictionary_encode(), 3).tolist() == hash_keys(pa.array([7, 8]), 3).tolist()
+    assert (
+        hash_keys(pa.array(["7", "8"]).dictionary_encode(), 3).tolist()
+        == hash_keys(pa.array([7, 8]), 3).tolist()
+    )
     assert abs(below(mix(np.arange(100_000), 5), 0.1).mean() - 0.1) < 0.005
     assert abs(below(hash_keys(pa.array(range(20_000)), 5), 0.1).mean() - 0.1) < 0.01

@@ -42,7 +42,9 @@ def encode(table: pa.Table) -> EncodedBatch:
     return EncodedBatch(table.num_rows, {"ids": x.astype(np.int32)[:, None]}, {"tags": ragged})
 
 
-def stream(source: Any, batch_size: int = 7, shuffle_buffer: int = 40, seed: int = 0, **options: Any) -> EncodedStream:
+def stream(
+    source: Any, batch_size: int = 7, shuffle_buffer: int = 40, seed: int = 0, **options: Any
+) -> EncodedStream:
     return EncodedStream(source, encode, batch_size, shuffle_buffer, seed, **options)
 
 
@@ -150,7 +152,9 @@ def test_labels_of_a_file_sorted_by_label_are_mixed(
     monkeypatch.setattr("easyrec.data.order.SEGMENT_ROWS", 512)
     monkeypatch.setattr("easyrec.data.order.BATCH_ROWS", 512)
     rows = 8192
-    path = write({"x": np.arange(rows), "label": (np.arange(rows) >= rows // 2).astype(int)}, row_group_size=4096)
+    path = write(
+        {"x": np.arange(rows), "label": (np.arange(rows) >= rows // 2).astype(int)}, row_group_size=4096
+    )
     data = bind({"train": path}, {"x": {"type": "number"}})
 
     def labels(table: pa.Table) -> EncodedBatch:
