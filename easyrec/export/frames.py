@@ -20,19 +20,27 @@ def as_table(frame: Frame) -> pa.Table:
     Raises:
         SchemaError: It is something else, columns differ in length, or one mixes types.
     """
-    if isinstance(frame, pa.Table):
-        return frame
     if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
+        frame = pa.Table.from_batches([frame])
+    if isinstance(frame, pa.Table):
+        _refuse_duplicates(frame.column_names)
+        return frame
     if not isinstance(frame, (pd.DataFrame, Mapping)):
         raise SchemaError(
             f"expected a pandas DataFrame, a pyarrow Table or a mapping of columns, got {type(frame).__name__}"
         )
+    _refuse_duplicates([str(name) for name in frame])
     columns = {str(name): _as_array(str(name), values) for name, values in frame.items()}
     lengths = {name: len(array) for name, array in columns.items()}
     if len(set(lengths.values())) > 1:
         raise SchemaError(f"all columns must have equally many rows, got {lengths}")
     return pa.table(columns)
+
+
+def _refuse_duplicates(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"two columns are called {name!r}; rename or drop one")
 
 
 def _as_array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:

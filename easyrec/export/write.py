@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
+import hashlib
 import math
-import platform
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from easyrec.config.schema import resolved_yaml
 from easyrec.config.tasks import BinaryTask, RetrievalTask
 from easyrec.export.bundle import CANDIDATES, CONFIG, EXAMPLES, FEATURES, MODEL, USERS, Bundle
 from easyrec.export.candidates import Candidates
-from easyrec.export.examples import choose_examples, write_examples
+from easyrec.export.examples import choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
-from easyrec.export.manifest import HistoryEntry, Manifest, checksums, text_hash, write_manifest
+from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import ITEM_EMBEDDING, Predictions
 from easyrec.export.signatures import ModelFunctions
@@ -29,8 +28,7 @@ from easyrec.export.statistics import item_statistics
 from easyrec.export.tables import KeyedTable
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network
-
-LIBRARIES = ("easyrec", "tensorflow", "keras", "numpy", "pyarrow")
+from easyrec.versions import versions
 
 
 def write_bundle(
@@ -72,7 +70,8 @@ def write_bundle(
     functions = ModelFunctions(encoder, network, item_columns)
     created = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     with replace_folder(Path(target)) as folder:
-        (folder / CONFIG).write_text(resolved_yaml(config), encoding="utf-8")
+        yaml = resolved_yaml(config).encode()
+        (folder / CONFIG).write_bytes(yaml)
         encoder.save(folder / FEATURES)
         functions.save(folder / MODEL)
         if catalogue is not None:
@@ -87,9 +86,9 @@ def write_bundle(
             version=version or created.strftime("%Y%m%dT%H%M%SZ"),
             created=created.isoformat(),
             model=config.model.type,
-            config_hash=checksums(folder)[CONFIG].sha256,
+            config_hash=hashlib.sha256(yaml).hexdigest(),
             schema_fingerprint=_schema_fingerprint(functions),
-            libraries=_libraries(),
+            libraries=versions(),
             metrics={
                 name: value if math.isfinite(value) else None for name, value in (metrics or {}).items()
             },
@@ -101,7 +100,7 @@ def write_bundle(
             signatures=list(functions.functions),
         )
         manifest = write_manifest(folder, manifest)
-        Bundle.load(folder)
+        replay_examples(folder / EXAMPLES, Bundle.load(folder, verify=False).runtime)
     return manifest
 
 
@@ -160,13 +159,3 @@ def _histories(
 def _schema_fingerprint(functions: ModelFunctions) -> str:
     outputs = [repr(output) for output in functions.encoder.schema.outputs]
     return text_hash({"inputs": [entry.model_dump() for entry in functions.inputs], "outputs": outputs})
-
-
-def _libraries() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-            versions[name] = "unknown"
-    return versions

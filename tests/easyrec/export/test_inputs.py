@@ -138,6 +138,9 @@ def test_padding_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"a": [1, "b"]}, "'a' mixes types"),
         ({"a": [2**70]}, "'a' mixes types, or holds what no table can"),
         ([1, 2], "expected a pandas DataFrame"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns are called 'a'"),
+        (pa.table([[1], [2]], names=["a", "a"]), "two columns are called 'a'"),
+        ({"a": [1], 1: [2], "1": [3]}, "two columns are called '1'"),
     ],
 )
 def test_what_is_no_table_is_refused(frame: Any, message: str) -> None:
