@@ -95,5 +95,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f" Did you mean {by_folded[close[0]]!r}?"
     if not names:
         return ""
-    shown = ", ".join(names[:12])
-    return f" Known: {shown}{', ...' if len(names) > 12 else ''}."
+    return f" Known: {', '.join(names[:12])}{', ...' if len(names) > 12 else '.'}"

@@ -16,7 +16,7 @@ from easyrec.config.describe import Option, options
 from easyrec.config.features import FEATURES
 from easyrec.config.models import MODELS
 from easyrec.config.tasks import LOSSES, TASKS
-from easyrec.errors import EasyRecError, nearest
+from easyrec.errors import ConfigError, nearest
 from easyrec.registry import Registry, broken_plugins, load_plugins
 
 
@@ -94,7 +94,7 @@ def _show_metrics(name: str | None) -> None:
     from evaluation.metrics.registry import METRICS
 
     if name is not None and name not in METRICS:
-        raise EasyRecError(f"unknown metric {name!r}.{nearest(name, METRICS)}")
+        raise ConfigError(f"unknown metric {name!r}.{nearest(name, METRICS)}")
     table = _table("name", "tasks", "better", "what it is")
     for metric in METRICS.values():
         if name in (None, metric.name):

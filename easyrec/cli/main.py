@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -137,9 +137,14 @@ def _as_command(name: str, target: Any, summary: str | None = None) -> Any:
         return get_command(target)
     if not callable(target) or hasattr(target, "params"):
         return target
-    application = typer.Typer(add_completion=False)
+    application = typer.Typer(add_completion=False, rich_markup_mode=_markup())
     application.command(name, help=summary)(with_traceback(target))
     return get_command(application)
+
+
+def _markup() -> Literal["rich"] | None:
+    """Frames and colours where a terminal watches; plain text elsewhere."""
+    return "rich" if sys.stderr.isatty() else None
 
 
 def _show_version(wanted: bool) -> None:
@@ -154,6 +159,7 @@ def application() -> typer.Typer:
         name="easyrec",
         cls=LazyGroup,
         no_args_is_help=True,
+        rich_markup_mode=_markup(),
         pretty_exceptions_enable=False,
     )
 

@@ -183,7 +183,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = None if isinstance(plain_value(text), str) else "'"
+    if not text.isprintable():  # line breaks of all kinds are folded anywhere but in double quotes
+        style: str | None = '"'
+    else:
+        style = None if isinstance(plain_value(text), str) else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -40,6 +40,7 @@ _WORDS: dict[str, Any] = {
 _VARIABLE = re.compile(r"\$\{[^{}\n]*\}")
 _OPEN, _CLOSE = "\ue000", "\ue001"
 """Stand for the braces of `${NAME}` while YAML is read, which would take them for a mapping inside `{...}`."""
+_GUARDED = re.compile(rf"\${_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _LONGEST_INTEGER = 100
 """Digits; longer ones stay text. No option takes such a number, and Python refuses to convert very long ones."""
 
@@ -111,7 +112,7 @@ def _guard(match: re.Match[str]) -> str:
 
 
 def _unguard(text: str) -> str:
-    return text.replace(_OPEN, "{").replace(_CLOSE, "}")
+    return _GUARDED.sub(r"${\1}", text)
 
 
 def _compose(guarded: str, text: str, file: str, numbered: bool) -> yaml.Node | None:

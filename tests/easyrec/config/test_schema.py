@@ -204,8 +204,10 @@ def test_a_resolved_configuration_loads_to_an_equal_one(path, tmp_path):
     assert resolved_yaml(again) == resolved_yaml(config)
 
 
-TRICKY = ["no", "1e-3", "007", "0x1F", "null", "~", "", " x ", "a: b", "# c", "${HOME}", "$${A}", "é\n\tü", "2024-01-01",
-          "'", '"', "*a", "&a", "!a", "|", "- a", "<<", "\u2028", "\x85", "\ue000"]  # fmt: skip
+TRICKY = [
+    *("no", "1e-3", "007", "0x1F", "null", "~", "", " x ", "a: b", "# c", "${HOME}", "$${A}", "2024-01-01"),
+    *("'", '"', "*a", "&a", "!a", "|", "- a", "<<", "é\n\tü", "\u2028", "\x85", "\r", "\ufeff", "\ue000"),
+]
 
 
 @settings(max_examples=60, deadline=None)
