@@ -40,9 +40,9 @@ def init(
     Keys, labels, numbers, ids, tags with their separator, lists and timestamps are recognised from names and from a
     sample of rows; each line of the configuration says why it is there. It trains as it is.
     """
-    from easyrec.data.inference import infer
-    from easyrec.data.profile import profile
-    from easyrec.data.proposal import check, propose
+    from easyrec.data.inference.profile import profile
+    from easyrec.data.inference.proposal import check, propose
+    from easyrec.data.inference.roles import infer
 
     if target is not None and target.exists() and not force:
         raise ConfigError(f"{target} exists already; choose another name, or replace it with --force")

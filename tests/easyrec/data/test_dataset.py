@@ -309,7 +309,8 @@ def test_a_snapshot_is_the_state_after_the_last_training_row(write: Write, bind:
     assert chosen.column("user").to_pylist() == [2, 9]
     assert chosen.to_pylist()[1] == {"user": 9, "mood": None, "recent": [], "liked": [], "seen": []}
     assert data.items.to_pylist() == [
-        {"item": "a", "price": 2.0}, {"item": "b", "price": 3.0}, {"item": "c", "price": 4.0}, {"item": "d", "price": 6.0}
+        {"item": "a", "price": 2.0}, {"item": "b", "price": 3.0},
+        {"item": "c", "price": 4.0}, {"item": "d", "price": 6.0},
     ]  # fmt: skip
 
 

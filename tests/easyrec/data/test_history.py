@@ -80,7 +80,13 @@ def test_histories_hold_what_happened_strictly_before(
 
 @settings(max_examples=50, deadline=None)
 @given(
-    rows=st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 5)), st.one_of(st.none(), st.integers(1, 9)), st.integers(1, 5)), min_size=1, max_size=20),
+    rows=st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.integers(0, 5)), st.one_of(st.none(), st.integers(1, 9)), st.integers(1, 5)
+        ),
+        min_size=1,
+        max_size=20,
+    ),
     now=st.integers(0, 6),
     last=st.integers(1, 4),
 )  # fmt: skip

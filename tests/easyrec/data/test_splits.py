@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,11 @@ def bound(bind: Bind, path: str, split: dict[str, Any]) -> tuple[list[int], list
         FEATURES,
         tasks={"y": {"type": "regression"}},
     )
-    parts = []
+    parts: list[list[int]] = []
     for part in (data.train, data.eval):
-        try:
-            parts.append([x for chunk in part.chunks(columns=["x"]) for x in chunk.column("x").to_pylist()])
-        except DataError as error:
-            assert "rows are left" in str(error)
-            parts.append([])
+        parts.append([])
+        with suppress(DataError):  # where nothing is left on one side
+            parts[-1] += [x for chunk in part.chunks(columns=["x"]) for x in chunk.column("x").to_pylist()]
     return parts[0], parts[1]
 
 
@@ -106,7 +105,7 @@ def test_a_split_says_which_key_it_needs(write: Callable[..., str], bind: Bind) 
     for kind, key in (("user", "user"), ("time", "time"), ("user_latest", "user")):
         with pytest.raises(ConfigError, match=rf"data\.keys\.{key}|`{key}`|names? .*{key}|{key}"):
             bind({"train": path, "split": {"type": kind}}, FEATURES, tasks=tasks)
-    with pytest.raises(DataError, match="data.split by time: no row has a value in column 'time'"):
+    with pytest.raises(DataError, match=r"data\.split by time: no row has a value in column 'time'"):
         bind({"train": path, "keys": {"time": "time"}, "split": {"type": "time"}}, FEATURES, tasks=tasks)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.data.inference import Choice, Findings
-from easyrec.data.profile import TableProfile
+from easyrec.data.inference.findings import Choice, Findings
+from easyrec.data.inference.profile import TableProfile
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMMENT_AT = 60

@@ -1,0 +1,1 @@
+"""`easyrec init`: looks at data (`profile`), finds out what columns mean (`roles`), writes it down (`proposal`)."""
