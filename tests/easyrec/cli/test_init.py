@@ -71,12 +71,19 @@ def shop(tmp_path: Path) -> dict[str, Path]:
             "product_id": 10_000 + np.arange(items) * 13,
             "title": [f"A thing called {index}" for index in range(items)],
             "labels": [";".join(random.choice(list("abcdef"), 3, replace=False)) for _ in range(items)],
-            "keywords": ["|".join(f"{name}:{random.random():.1f}" for name in random.choice(list("xyz"), 2, replace=False)) for _ in range(items)],
+            "keywords": [
+                "|".join(
+                    f"{name}:{random.random():.1f}" for name in random.choice(list("xyz"), 2, replace=False)
+                )
+                for _ in range(items)
+            ],
             "price": random.lognormal(3, 1, items).round(2),
             "category_id": random.integers(100, 110, items),
         }
     )
-    people = pa.table({"user_id": [f"u{index:04d}" for index in range(users)], "age": random.integers(18, 80, users)})
+    people = pa.table(
+        {"user_id": [f"u{index:04d}" for index in range(users)], "age": random.integers(18, 80, users)}
+    )
     paths = {}
     for name, table in (("log", log), ("products", products), ("people", people)):
         paths[name] = tmp_path / f"{name}.parquet"
@@ -144,7 +151,10 @@ def test_a_click_log_without_header(propose: Propose, tmp_path: Path) -> None:
     lines = []
     for _ in range(1500):
         numbers = ["" if random.random() < 0.2 else str(int(random.lognormal(2, 2)) - 1) for _ in range(3)]
-        codes = ["" if random.random() < 0.1 else f"{int(random.zipf(1.5)) * 2654435761 % 2**32:08x}" for _ in range(3)]
+        codes = [
+            "" if random.random() < 0.1 else f"{int(random.zipf(1.5)) * 2654435761 % 2**32:08x}"
+            for _ in range(3)
+        ]
         lines.append("\t".join([str(int(random.random() < 0.25)), *numbers, *codes]))
     (tmp_path / "train.txt").write_text("\n".join(lines))
     config, _ = propose(tmp_path / "train.txt")
@@ -155,7 +165,11 @@ def test_a_click_log_without_header(propose: Propose, tmp_path: Path) -> None:
 
 def test_choices_without_a_label_are_a_retrieval_task(propose: Propose, tmp_path: Path) -> None:
     random = np.random.default_rng(3)
-    table = {"visitor": random.integers(0, 30, 500), "article_id": random.integers(0, 50, 500), "day": random.integers(1, 8, 500)}
+    table = {
+        "visitor": random.integers(0, 30, 500),
+        "article_id": random.integers(0, 50, 500),
+        "day": random.integers(1, 8, 500),
+    }
     pq.write_table(pa.table(table), tmp_path / "clicks.parquet")
     config, _ = propose(tmp_path / "clicks.parquet")
     assert (config.model.type, config.tasks["chosen"].type) == ("two_tower", "retrieval")
@@ -181,8 +195,10 @@ def test_what_describes_an_item_or_gives_the_answer_away_is_noticed(propose: Pro
     assert "verdict: gives the answer away" in text
 
 
-def test_names_that_yaml_or_patterns_would_misread_are_written_safely(propose: Propose, tmp_path: Path) -> None:
-    names = ["yes", "a: b", "x#y", "12", "star*", "über", "null", "a\"b", "c'd", "{z}", "${HOME}"]
+def test_names_that_yaml_or_patterns_would_misread_are_written_safely(
+    propose: Propose, tmp_path: Path
+) -> None:
+    names = ["yes", "a: b", "x#y", "12", "star*", "über", "null", 'a"b', "c'd", "{z}", "${HOME}"]
     random = np.random.default_rng(5)
     table = {name: random.choice(["p", "q", "r"], 300) for name in names}
     pq.write_table(pa.table({**table, "the label": random.integers(0, 2, 300)}), tmp_path / "odd.parquet")
@@ -200,7 +216,9 @@ def test_the_user_may_name_the_label(propose: Propose, shop: dict[str, Path]) ->
     assert config.tasks["dwell_seconds"].type == "regression"
 
 
-def test_faults_end_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str], shop: dict[str, Path]) -> None:
+def test_faults_end_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shop: dict[str, Path]
+) -> None:
     def said(*arguments: str | Path, code: int) -> str:
         assert run(["init", *map(str, arguments)]) == code
         return capsys.readouterr().err
@@ -210,7 +228,9 @@ def test_faults_end_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "exists already" in said(shop["log"], "-o", tmp_path / "there.yaml", code=2)
     assert (tmp_path / "there.yaml").read_text() == "name: mine\n"
     assert "names no column of the data" in said(shop["log"], "--label", "bought == 1", code=1)
-    assert "no column that the interactions have too" in said(shop["products"], "--users", shop["people"], code=1)
+    assert "no column that the interactions have too" in said(
+        shop["products"], "--users", shop["people"], code=1
+    )
     pq.write_table(pa.table({"x": [1.5, 2.5], "y": [0.1, 0.2]}), tmp_path / "plain.parquet")
     assert "no column looks like a label" in said(tmp_path / "plain.parquet", code=1)
 
