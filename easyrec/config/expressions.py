@@ -18,7 +18,7 @@ callers take a missing condition for "no". NaN is a missing value. Arithmetic is
 gives a missing value. A string compared with a timestamp is read as an ISO 8601 date or time, in UTC unless it says
 otherwise.
 
-Nothing is ever evaluated as Python. The evaluators are in `easyrec.data.expressions`.
+Nothing is ever evaluated as Python. The evaluators are `easyrec.data.expressions` and `easyrec.data.ibis_expressions`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Evaluates parsed expressions (`easyrec.config.expressions`) over Arrow and Ibis tables.
+"""Evaluates parsed expressions (`easyrec.config.expressions`) over Arrow tables.
 
-Both evaluators give the same values:
+`ibis_expressions` gives the same values in a database:
 
     numbers     int64 or float64; arithmetic is float64; NaN, overflow and division by zero are missing (null)
     conditions  bool, three-valued: null where a missing value decides; a bool is 0 or 1 among numbers
@@ -13,9 +13,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import ibis
-import ibis.expr.datatypes as dt
-import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
@@ -92,7 +89,7 @@ def to_arrow(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Arr
         ExpressionError: A column is missing, or two parts do not fit each other.
         DataError: A column cannot be used in an expression.
     """
-    _check(
+    check_columns(
         expression,
         {field.name: arrow_kind(field.type) for field in table.schema},
         {field.name: str(field.type) for field in table.schema},
@@ -103,30 +100,14 @@ def to_arrow(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Arr
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
 
-def to_ibis(expression: Expression, table: ir.Table) -> ir.Value:
-    """Translates an expression for Ibis.
+def check_columns(expression: Expression, kinds: dict[str, ColumnKind | None], types: dict[str, str]) -> None:
+    """Refuses an expression that does not fit the columns of a table.
 
     Args:
         expression: A parsed expression.
-        table: Holds the columns it reads.
-
-    Returns:
-        A column expression: boolean, int64, float64, string or timestamp.
-
-    Raises:
-        ExpressionError: A column is missing, or two parts do not fit each other.
-        DataError: A column cannot be used in an expression.
+        kinds: The kind of each column; None for one that expressions cannot use.
+        types: The type of each column, for messages.
     """
-    schema = table.schema()
-    _check(
-        expression,
-        {name: _ibis_kind(type_) for name, type_ in schema.items()},
-        {name: str(type_) for name, type_ in schema.items()},
-    )
-    return _Ibis(table, expression.text).value(expression.root)
-
-
-def _check(expression: Expression, kinds: dict[str, ColumnKind | None], types: dict[str, str]) -> None:
     for name in sorted(columns(expression)):
         if name in kinds and kinds[name] is None:
             raise DataError(
@@ -136,7 +117,7 @@ def _check(expression: Expression, kinds: dict[str, ColumnKind | None], types: d
     check_types(expression, {name: kind for name, kind in kinds.items() if kind is not None})
 
 
-def _plain(values: list[str | int | float | bool]) -> list[str | int | float]:
+def plain_values(values: list[str | int | float | bool]) -> list[str | int | float]:
     """Values of a list as strings, or as integers when all are whole, or as floats; true and false are 1 and 0."""
     plain = [int(value) if isinstance(value, bool) else value for value in values]
     if any(isinstance(value, float) for value in plain):
@@ -144,15 +125,13 @@ def _plain(values: list[str | int | float | bool]) -> list[str | int | float]:
     return plain
 
 
-def _mixed_zones(text: str, node: Node) -> ExpressionError:
+def mixed_zones(text: str, node: Node) -> ExpressionError:
+    """The error for a timestamp with a time zone beside one without."""
     return ExpressionError(
         "one of these timestamps has a time zone and the other has none; cast one of the columns",
         text,
         node.position,
     )
-
-
-# ----------------------------------------------------------------------------------------------------------- Arrow
 
 
 class _Arrow:
@@ -217,7 +196,7 @@ class _Arrow:
         if pat.is_timestamp(left.type) or pat.is_timestamp(right.type):
             left, right = _arrow_time(left, right), _arrow_time(right, left)
             if (left.type.tz is None) != (right.type.tz is None):
-                raise _mixed_zones(self._text, node)
+                raise mixed_zones(self._text, node)
         if pat.is_boolean(left.type) != pat.is_boolean(right.type):
             left, right = _arrow_integer(left), _arrow_integer(right)
         if pat.is_floating(left.type) != pat.is_floating(right.type):
@@ -237,9 +216,9 @@ def _arrow_list(value: Any, values: tuple[Constant, ...]) -> tuple[Any, pa.Array
     if pat.is_timestamp(value.type):
         zone = value.type.tz is not None
         return value, pa.array(
-            [_constant_time(str(constant.value), zone=zone) for constant in values], value.type
+            [constant_time(str(constant.value), zone=zone) for constant in values], value.type
         )
-    wanted = _plain([constant.value for constant in values])
+    wanted = plain_values([constant.value for constant in values])
     value = _arrow_integer(value)
     if pat.is_floating(value.type) or isinstance(wanted[0], float):
         # Look-ups go by bits; adding zero makes -0.0 the same as 0.0.
@@ -267,136 +246,10 @@ def _arrow_time(value: Any, other: Any) -> Any:
     """A string constant as a timestamp of the other side's type."""
     if not pat.is_string(value.type):
         return value
-    return pa.scalar(_constant_time(value.as_py(), zone=other.type.tz is not None), other.type)
+    return pa.scalar(constant_time(value.as_py(), zone=other.type.tz is not None), other.type)
 
 
-def _constant_time(text: str, *, zone: bool) -> datetime:
+def constant_time(text: str, *, zone: bool) -> datetime:
+    """A constant as a time in UTC, with or without its zone."""
     time = parse_time(text)
     return time if zone else time.replace(tzinfo=None)
-
-
-# ------------------------------------------------------------------------------------------------------------ Ibis
-
-
-def _ibis_kind(type_: dt.DataType) -> ColumnKind | None:
-    try:
-        return arrow_kind(type_.to_pyarrow())
-    except (TypeError, NotImplementedError, KeyError):
-        return None
-
-
-class _Ibis:
-    """Translates nodes to Ibis values."""
-
-    def __init__(self, table: ir.Table, text: str) -> None:
-        self._table = table
-        self._text = text
-
-    def value(self, node: Node) -> Any:
-        match node:
-            case Column(name=name):
-                return _ibis_column(self._table[name])
-            case Constant(value=value):
-                return ibis.literal(value, type=_constant_type(value))
-            case Negate(operand=operand):
-                return -_ibis_number(self.value(operand))
-            case Arithmetic(operator=operator, left=left, right=right):
-                return _ibis_arithmetic(
-                    operator, _ibis_number(self.value(left)), _ibis_number(self.value(right))
-                )
-            case Comparison(operator=operator, left=left, right=right):
-                return self._compare(operator, left, right, node)
-            case Membership(operand=operand, values=values, negated=negated):
-                found = self._membership(self.value(operand), values)
-                return ~found if negated else found
-            case NullTest(operand=operand, negated=negated):
-                value = self.value(operand)
-                return value.notnull() if negated else value.isnull()
-            case Not(operand=operand):
-                return ~self.value(operand)
-            case Logical(operator=operator, operands=operands):
-                result = self.value(operands[0])
-                for operand in operands[1:]:
-                    other = self.value(operand)
-                    result = result & other if operator == "and" else result | other
-                return result
-
-    def _compare(self, operator: str, left_node: Node, right_node: Node, node: Node) -> Any:
-        left, right = self.value(left_node), self.value(right_node)
-        if left.type().is_timestamp() or right.type().is_timestamp():
-            left, right = _ibis_time(left_node, left, right), _ibis_time(right_node, right, left)
-            if (left.type().timezone is None) != (right.type().timezone is None):
-                raise _mixed_zones(self._text, node)
-        if left.type().is_boolean() != right.type().is_boolean():
-            left, right = _ibis_integer(left), _ibis_integer(right)
-        return _ibis_compare(operator, left, right)
-
-    def _membership(self, value: Any, values: tuple[Constant, ...]) -> Any:
-        if value.type().is_timestamp():
-            return value.isin([_ibis_time(constant, None, value) for constant in values])
-        wanted = _plain([constant.value for constant in values])
-        value = _ibis_integer(value)
-        if isinstance(wanted[0], float):
-            value = _ibis_number(value)
-        return value.isin([ibis.literal(one, type=value.type()) for one in wanted])
-
-
-def _constant_type(value: str | int | float | bool) -> str:
-    return {bool: "boolean", int: "int64", float: "float64", str: "string"}[type(value)]
-
-
-def _ibis_column(column: Any) -> Any:
-    type_ = column.type()
-    if type_.is_floating():
-        column = column.cast("float64")
-        return ibis.ifelse(column.isnan(), ibis.null("float64"), column)
-    if type_.is_decimal():
-        return column.cast("float64")
-    if type_.is_integer():
-        return column.cast("int64")
-    if type_.is_date():
-        return column.cast("timestamp")
-    return column.cast("string") if type_.is_null() else column
-
-
-def _ibis_integer(value: Any) -> Any:
-    return value.cast("int64") if value.type().is_boolean() else value
-
-
-def _ibis_number(value: Any) -> Any:
-    return _ibis_integer(value).cast("float64")
-
-
-def _ibis_arithmetic(operator: str, left: Any, right: Any) -> Any:
-    if operator == "/":
-        result = left / right.nullif(ibis.literal(0.0, type="float64"))
-    elif operator == "*":
-        result = left * right
-    else:
-        result = left + right if operator == "+" else left - right
-    return ibis.ifelse(result.isnan() | result.isinf(), ibis.null("float64"), result)
-
-
-def _ibis_compare(operator: str, left: Any, right: Any) -> Any:
-    match operator:
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right
-
-
-def _ibis_time(node: Node, value: Any, other: Any) -> Any:
-    if not isinstance(node, Constant):
-        return value
-    zone = other.type().timezone is not None
-    return ibis.literal(
-        _constant_time(str(node.value), zone=zone), type=dt.Timestamp(timezone="UTC" if zone else None)
-    )

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from easyrec.config.expressions import ExpressionError, parse
-from easyrec.data.expressions import arrow_kind, to_arrow, to_ibis
+from easyrec.data.expressions import arrow_kind, to_arrow
+from easyrec.data.ibis_expressions import to_ibis
 from easyrec.errors import DataError
 
 TABLE = pa.table(
