@@ -258,14 +258,16 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     path = Path(path)
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        version = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        version, arrays = manifest["format"], manifest["arrays"]
+        files = [entry["file"] for entry in arrays.values()]
+        Progress(**manifest["progress"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path}: not a complete checkpoint ({MANIFEST} is missing or unreadable: {error})"
         ) from error
     if version != FORMAT:
         raise CheckpointError(f"{path}: has checkpoint format {version}, this version reads {FORMAT}")
-    missing = [entry["file"] for entry in manifest["arrays"].values() if not (path / entry["file"]).is_file()]
+    missing = [file for file in files if not (path / file).is_file()]
     if missing:
         raise CheckpointError(f"{path / missing[0]}: is missing. {_OTHER}")
     return Checkpoint(path, manifest)

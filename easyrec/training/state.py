@@ -57,7 +57,7 @@ def _keras(name: str, variable: keras.Variable) -> Variable:
         name,
         tuple(variable.shape),
         np.dtype(keras.backend.standardize_dtype(variable.dtype)),
-        lambda: iter([np.asarray(keras.ops.convert_to_numpy(variable.value))]),
+        lambda: iter([variable.value.numpy()]),
         lambda array: variable.assign(np.asarray(array)),
     )
 

@@ -15,7 +15,7 @@ from easyrec.errors import CheckpointError, TrainingError
 from easyrec.features.outputs import FeatureSchema
 from easyrec.training.callbacks import Callback, StepInfo
 from easyrec.training.checkpoints import Checkpoint, CheckpointStore, Progress, restore
-from easyrec.training.diagnosis import explain_loss
+from easyrec.training.diagnosis import Suspects
 from easyrec.training.interrupts import GracefulInterrupt
 from easyrec.training.log import RunLog
 from easyrec.training.meter import Meter, peak_memory_bytes, rates
@@ -63,7 +63,7 @@ class Trainer:
         self.total_steps = _total_steps(config, rows)
         self.step = TrainStep(network, config)
         self._evaluate = evaluate
-        self._schema = schema
+        self._suspects = Suspects(schema)
         self._callbacks = tuple(callbacks)
         self._factor = schedule_factor(config.optimizer.schedule, self.total_steps)
         self._stopping = EarlyStopping(config.early_stopping)
@@ -142,11 +142,12 @@ class Trainer:
     def _train(self, batch: PreparedBatch, waited: float) -> None:
         step = self.progress.step
         factor = self._factor(step)
+        self._suspects.watch(batch.arrays)
         losses = {
             name: float(value) for name, value in self.step(batch.tensors, batch.lookup, factor).items()
         }
         if not math.isfinite(losses["loss"]):
-            raise TrainingError(explain_loss(step + 1, losses, batch.arrays, self._schema))
+            raise TrainingError(self._suspects.explain(step + 1, losses, batch.arrays))
         self.progress = replace(
             self.progress,
             step=step + 1,

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.config.training import TrainingConfig
 from easyrec.features.batch import EncodedBatch, RaggedColumn
 from easyrec.features.outputs import FeatureSchema, IdsOutput, NumbersOutput
 from easyrec.models.network import Network, build_network
@@ -42,7 +40,14 @@ def pipeline(model: str = "deepfm", **training: Any) -> PipelineConfig:
             },
             "model": {"type": model, "hidden_units": [8], "dropout": 0.2, "batch_norm": True},
             "tasks": {"liked": {"type": "binary"}},
-            "training": {"batch_size": 32, "epochs": 2, "seed": 3, "log_every": 2, **training},
+            "training": {
+                "batch_size": 32,
+                "epochs": 2,
+                "seed": 3,
+                "log_every": 2,
+                "jit_compile": False,
+                **training,
+            },
         }
     )
 
@@ -79,13 +84,3 @@ class MemoryStream:
         order = np.random.default_rng(epoch).permutation(self.data.num_rows)
         for start in range(skip * self.batch_size, self.data.num_rows, self.batch_size):
             yield self.data.take(order[start : start + self.batch_size])
-
-
-@pytest.fixture
-def stream() -> MemoryStream:
-    return MemoryStream(rows())
-
-
-@pytest.fixture
-def training_config() -> TrainingConfig:
-    return pipeline().training
