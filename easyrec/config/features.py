@@ -188,9 +188,9 @@ class TagsFeature(EmbeddedFeature):
     type: Literal["tags"] = "tags"
     vocabulary: Vocabulary = FittedVocabulary()
     """Where ids come from, as for `id`."""
-    separator: str | None = None
+    separator: str | None = Field(None, min_length=1)
     """Splits a text column into values."""
-    weight_separator: str | None = None
+    weight_separator: str | None = Field(None, min_length=1)
     """Splits each value into `key<weight_separator>weight`."""
     weights: str | None = None
     """A second column with one weight per value, of equal length."""
@@ -287,7 +287,7 @@ class SequenceFeature(EmbeddedFeature):
     """The `id` feature whose vocabulary and embedding table it shares; it has its own when not given."""
     vocabulary: Vocabulary = FittedVocabulary()
     """Where ids come from when `of` is not given."""
-    separator: str | None = None
+    separator: str | None = Field(None, min_length=1)
     """Splits a text column into values."""
     max_length: int = Field(50, ge=1)
     """Longer sequences keep their latest values; what is cut is counted."""

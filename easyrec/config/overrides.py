@@ -50,7 +50,9 @@ def _apply(document: Document, override: str) -> None:
     if match is None:
         raise ValueError("an override is written path=value, such as training.epochs=5")
     path = parse_path(match[1].strip())
-    parsed = read_yaml(match[2], SOURCE, numbered=False)
+    # On a command line, no anchors, tags or blocks: a glob or a separator need not be quoted once more.
+    literal = match[2].lstrip().startswith(tuple("*&!|>%@`"))
+    parsed = Document(match[2]) if literal else read_yaml(match[2], SOURCE, numbered=False)
     if parsed.problems:
         raise ConfigError([Problem(format_path(path), found.message, SOURCE) for found in parsed.problems])
     target = document.value

@@ -32,9 +32,9 @@ def resolve(config: PipelineConfig, columns: Columns) -> PipelineConfig:
     """Fits a configuration to the columns of the data.
 
     - A feature whose name is a pattern becomes one feature for each column it matches, in the order of the columns.
-      Columns with an entry of their own, those that an earlier pattern took, and those that the labels or the sample
-      weight are read from are left out. Each pattern, and each alternative in its braces, must match a column.
-      Patterns in `model.features` and `model.wide_features` become the names of the features they match.
+      Columns with an entry of their own, those that an earlier pattern took, the time key, and those that the labels
+      or the sample weight are read from are left out. Each pattern, and each alternative in its braces, must match a
+      column. Patterns in `model.features` and `model.wide_features` become the names of the features they match.
     - A feature without `side` is of the `user` or `item` when all its columns are the key or come from the table of
       that side; a sequence is of the `user`; everything else is `context`.
     - A sequence without `history` whose column does not exist is built from the interactions: of the column of its
@@ -75,7 +75,9 @@ class _Work:
     locations: Locations
     problems: list[Problem] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
-    """Columns that labels and the weight read, and the path of what reads them."""
+    """Columns that labels and the weight are read from, and what each is."""
+    unmatched: dict[str, str] = field(default_factory=dict)
+    """Columns that patterns leave out, and what each is."""
 
     def problem(self, path: Path, message: str) -> None:
         self.problems.append(self.locations.problem(path, message))
@@ -90,6 +92,8 @@ class _Work:
             name = getattr(self.config.data.keys, key)
             if name is None:
                 continue
+            if key == "time":
+                self.unmatched[name] = "the time key"
             if name not in self.columns:
                 self.problem(("data", "keys", key), self._no_column(name))
             elif self.columns[name].kind not in kinds:
@@ -194,7 +198,8 @@ class _Work:
         found: dict[str, None] = {}
         for part in parts:
             matched = matching(part, self.columns)
-            free = [column for column in matched if column not in taken and column not in self.answers]
+            left_out = {**self.unmatched, **self.answers}
+            free = [column for column in matched if column not in taken and column not in left_out]
             found.update(dict.fromkeys(free))
             if not matched:
                 kind = "the pattern" if is_pattern(part) else "the column"
@@ -203,7 +208,7 @@ class _Work:
                     f"{kind} {part!r} matches nothing in the data.{nearest(part, self.columns)}",
                 )
             elif not free:
-                why = {column: self.answers.get(column, "an entry of its own") for column in matched}
+                why = {column: left_out.get(column, "an entry of its own") for column in matched}
                 listed = ", ".join(f"{column!r} is {reason}" for column, reason in list(why.items())[:3])
                 self.problem(("features", pattern), f"{part!r} matches only columns in use already: {listed}")
         return [column for column in self.columns if column in found]

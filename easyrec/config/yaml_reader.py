@@ -41,6 +41,9 @@ _VARIABLE = re.compile(r"\$\{[^{}\n]*\}")
 _OPEN, _CLOSE = "\ue000", "\ue001"
 """Stand for the braces of `${NAME}` while YAML is read, which would take them for a mapping inside `{...}`."""
 _GUARDED = re.compile(rf"\${_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_UNQUOTED = re.compile(
+    r"while scanning an alias|undefined alias|found character '(?P<sign>.)' that cannot start any"
+)
 _LONGEST_INTEGER = 100
 """Digits; longer ones stay text. No option takes such a number, and Python refuses to convert very long ones."""
 
@@ -153,6 +156,9 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str, numbered:
         reason = (
             "a second `: ` in one line; put text that holds a colon in quotes, or check the indentation above"
         )
+    elif opening := _UNQUOTED.search(f"{reason} {error.context}"):
+        sign = opening["sign"] or "*"
+        reason = f"text that starts with {sign} must be in quotes ({reason})"
     elif error.context:
         reason = f"{reason} ({error.context})"
     shown = line.replace("\t", " ")

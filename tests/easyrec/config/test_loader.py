@@ -220,6 +220,15 @@ def test_overrides_set_values(load):
     assert config.data.where == 'city == "a=b"'
 
 
+def test_overrides_take_signs_as_text(load):
+    config = load(
+        GOOD, "data.train=*.parquet", "features.t={type: tags}", "features.t.separator=|", "output=!x"
+    )
+    assert config.data.train.path == ("*.parquet",)
+    assert config.features["t"].separator == "|"
+    assert config.output == "!x"
+
+
 def test_overrides_reach_into_lists(load):
     assert load(GOOD, "model.hidden_units[1]=16").model.hidden_units == (64, 16)
     assert load(GOOD, "model.hidden_units.0=16").model.hidden_units == (16, 32)

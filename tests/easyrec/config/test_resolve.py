@@ -109,8 +109,8 @@ def test_the_first_of_two_patterns_wins(small):
 def test_a_pattern_leaves_out_what_answers_are_read_from(small):
     small["features"] = {"*": "id"}
     small["model"] = "logistic_regression"
-    small["data"] = {"train": "train.parquet", "weight": "importance * 2"}
-    columns = dict.fromkeys(("rating", "importance", "city"), ("int", "interactions"))
+    small["data"] = {"train": "train.parquet", "keys": {"time": "at"}, "weight": "importance * 2"}
+    columns = dict.fromkeys(("rating", "at", "importance", "city"), ("int", "interactions"))
     assert list(resolved(small, columns).features) == ["city"]
 
 
