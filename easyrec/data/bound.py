@@ -310,9 +310,11 @@ class BoundDataset:
         chosen: list[Any] = []
         columns = [keys.item] if keys.user is None else [keys.item, keys.user]
         label = self.train.labels[0].column
+        rows = 0
         for table in self.train.select([*columns, label], {} if where is None else {"chosen": where}):
             items = find(table.column(keys.item))
             counts += np.bincount(items[items >= 0], minlength=len(counts))
+            rows += table.num_rows if where is None else pc.sum(table.column("chosen")).as_py() or 0
             mask = pc.greater(table.column(label), 0) if where is None else table.column("chosen")
             mask = mask.to_numpy()
             if keys.user is not None and sum(map(len, chosen)) <= MAX_SEEN_PAIRS:
@@ -321,7 +323,7 @@ class BoundDataset:
         seen = None
         if users and sum(map(len, chosen)) <= MAX_SEEN_PAIRS:
             seen = SeenItems(pa.chunked_array(users).combine_chunks(), np.concatenate(chosen), len(counts))
-        return Negatives(NegativeSampler(config, counts, seen), catalogue, find, where)
+        return Negatives(NegativeSampler(config, counts, seen), catalogue, find, where, rows * config.per_row)
 
     def _catalogue(self, key: str) -> pa.Table:
         """One row an item: the columns of the interactions that describe the item, and its key."""

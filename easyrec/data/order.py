@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from easyrec.data.readers.base import BATCH_ROWS
 from easyrec.data.row_groups import Segment, Source
 
-INTERLEAVED = 8
-"""Segments that are read side by side when rows are shuffled."""
 SEGMENT_ROWS = 262_144
-"""Larger row groups are cut into segments of about this size, so that a few large ones are mixed well too."""
+"""Larger row groups are cut into segments of at most this size, smaller ones are joined."""
+_SMALLEST_SEGMENT = 8_192
+_MANY_COLUMNS = 16
 
 Piece = tuple[NDArray[np.int64], pa.Table]
 
@@ -22,21 +22,22 @@ Piece = tuple[NDArray[np.int64], pa.Table]
 def pieces(source: Source, columns: Sequence[str], seed: int | None) -> Iterator[Piece]:
     """All rows of a source once, in tables of about `BATCH_ROWS` rows.
 
+    With a seed the rows are divided into a few stretches of equal length, one beside the other, which are read side by
+    side: each piece holds rows of all of them, so that a file sorted by label, user or time gives pieces that resemble
+    the whole. Each stretch is read in segments of random order.
+
     Args:
         source: The table.
         columns: The columns to read.
-        seed: None for the order of the files; else segments come in random order, several side by side.
+        seed: None for the order of the files.
 
     Yields:
         Positions of the rows in the whole table, and the rows.
     """
     if seed is None:
         yield from _coalesced(_batches(source, source.groups, columns, BATCH_ROWS))
-        return
-    segments = source.segments(SEGMENT_ROWS)
-    order = np.random.default_rng(seed).permutation(len(segments))
-    mixed = _interleaved(source, [segments[index] for index in order], columns)
-    yield from _coalesced(mixed)
+    else:
+        yield from _coalesced(_interleaved(source, columns, np.random.default_rng(seed)))
 
 
 def _batches(
@@ -47,22 +48,44 @@ def _batches(
 
 
 def _interleaved(
-    source: Source, segments: Sequence[Segment], columns: Sequence[str]
+    source: Source, columns: Sequence[str], random: np.random.Generator
 ) -> Iterator[tuple[int, pa.Table]]:
-    waiting = iter(segments)
-    rows = BATCH_ROWS // INTERLEAVED
-    running: list[Iterator[tuple[int, pa.Table]]] = []
-    while True:
-        while len(running) < INTERLEAVED and (segment := next(waiting, None)) is not None:
-            running.append(source.read(segment, columns, rows))
-        if not running:
-            return
-        for reader in list(running):
-            batch = next(reader, None)
-            if batch is None:
-                running.remove(reader)
+    # An open Parquet reader holds a few decompressed pages of each column, some 2 MB a column.
+    wanted = 4 if len(columns) > _MANY_COLUMNS else 8
+    largest = max(min(SEGMENT_ROWS, -(-source.num_rows // wanted)), min(_SMALLEST_SEGMENT, SEGMENT_ROWS))
+    segments = source.segments(largest)
+    ends = np.cumsum([segment.rows for segment in segments])
+    stretch = np.minimum((ends - 1) * wanted // source.num_rows, wanted - 1)
+    readers = []
+    for number in range(wanted):
+        mine = np.flatnonzero(stretch == number)
+        chosen = [segments[index] for index in random.permutation(mine)]
+        rows = BATCH_ROWS // wanted
+        readers.append(_equal(_batches(source, chosen, columns, rows), rows))
+    while readers:
+        for reader in list(readers):
+            batches = next(reader, None)
+            if batches is None:
+                readers.remove(reader)
             else:
-                yield batch
+                yield from batches
+
+
+def _equal(batches: Iterator[tuple[int, pa.Table]], rows: int) -> Iterator[list[tuple[int, pa.Table]]]:
+    """Groups of tables that have exactly `rows` rows together; the last group may have fewer."""
+    group: list[tuple[int, pa.Table]] = []
+    missing = rows
+    for position, table in batches:
+        first_row, rest = position, table
+        while rest.num_rows >= missing:
+            yield [*group, (first_row, rest.slice(0, missing))]
+            first_row, rest = first_row + missing, rest.slice(missing)
+            group, missing = [], rows
+        if rest.num_rows:
+            group.append((first_row, rest))
+            missing -= rest.num_rows
+    if group:
+        yield group
 
 
 def _coalesced(batches: Iterator[tuple[int, pa.Table]]) -> Iterator[Piece]:

@@ -18,18 +18,18 @@ from easyrec.data.store import Store
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive rows of one row group.
+    """Consecutive rows of one file: a row group, a part of one, or several small ones.
 
     Attributes:
         file: Index of the file.
-        group: Index of the row group in the file.
-        start: First row within the row group.
+        groups: Indices of the row groups in the file.
+        start: First row within these row groups.
         rows: How many.
         first_row: Position of the first row in the whole table.
     """
 
     file: int
-    group: int
+    groups: tuple[int, ...]
     start: int
     rows: int
     first_row: int
@@ -71,7 +71,7 @@ class Source:
             self._first_rows.append(position)
             for group, rows in enumerate(reader.row_groups(file)):
                 if rows:
-                    self.groups.append(Segment(index, group, 0, rows, position))
+                    self.groups.append(Segment(index, (group,), 0, rows, position))
                 position += rows
         self.num_rows = position
 
@@ -84,9 +84,21 @@ class Source:
         return other
 
     def segments(self, max_rows: int) -> list[Segment]:
-        """All rows, in order, in segments of at most `max_rows` rows that do not cross row groups."""
-        cut = []
+        """All rows, in order, in segments of at most `max_rows` rows.
+
+        Larger row groups are cut, neighbours in a file that fit together are joined.
+        """
+        cut: list[Segment] = []
         for group in self.groups:
+            last = cut[-1] if cut else None
+            if (
+                last is not None
+                and last.file == group.file
+                and last.rows + group.rows <= max_rows
+                and last.start == 0
+            ):
+                cut[-1] = replace(last, groups=(*last.groups, *group.groups), rows=last.rows + group.rows)
+                continue
             pieces = -(-group.rows // max_rows)
             bounds = [group.rows * piece // pieces for piece in range(pieces + 1)]
             cut += [
@@ -116,7 +128,7 @@ class Source:
         partitions = dict(file.partitions)
         stored = [name for name in names if not (name in partitions and is_partition(self.schema, name))]
         position, left = -segment.start, segment.rows
-        for table in self._reader.read(file, self.schema, stored, segment.group, batch_rows):
+        for table in self._reader.read(file, self.schema, stored, segment.groups, batch_rows):
             skip = max(0, min(-position, table.num_rows))
             position += table.num_rows
             table = table.slice(skip, left)

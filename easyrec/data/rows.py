@@ -70,12 +70,14 @@ class Negatives:
         catalogue: One row an item: the key column and the columns that describe it.
         find: Position of item keys in the catalogue, -1 for others.
         where: Which rows get negatives, or None for all.
+        rows_added: How many rows an epoch gets.
     """
 
     sampler: NegativeSampler
     catalogue: pa.Table
     find: Callable[[pa.ChunkedArray], Positions]
     where: Expression | None
+    rows_added: int
 
 
 @dataclass

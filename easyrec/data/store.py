@@ -27,6 +27,7 @@ class Store:
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="easyrec-") if root is None else root)
+        self._used: set[str] = set()
         if root is None:
             weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
 
@@ -42,6 +43,7 @@ class Store:
             DataError: The disk is full or the folder cannot be written.
         """
         final = self.root / f"{name}-{fingerprint(parts)}"
+        self._used.add(final.name)
         if final.is_dir():
             return final
         working: Path | None = None
@@ -60,6 +62,12 @@ class Store:
             if working is not None:
                 shutil.rmtree(working, ignore_errors=True)
         return final
+
+    def prune(self) -> None:
+        """Removes folders that this object was not asked for: they were made from other data or for other options."""
+        for folder in self.root.iterdir() if self.root.is_dir() else ():
+            if folder.name not in self._used and not folder.name.startswith(_BUILDING):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _publish(self, working: Path, final: Path) -> None:
         try:

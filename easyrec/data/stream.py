@@ -1,9 +1,11 @@
 """Encoded batches for training: chunks are encoded ahead on threads, mixed in a buffer, cut into batches.
 
-    chunks --(encode, on threads, in order)--> buffer of `shuffle_buffer` rows --(random half)--> batches
+    chunks --(encode, on threads, in order)--> buffer of `shuffle_buffer` rows --> batches
 
-A full buffer is permuted as a whole; half of it leaves as batches, the other half stays and is mixed with what comes
-next. With the chunks' own interleaving (`easyrec.data.order`) this mixes sorted files well, at about two copies a row.
+A chunk that enters the buffer is permuted, and its rows leave in equal parts while the next chunks enter, so a batch
+holds rows of as many chunks as the buffer holds, and each chunk holds rows of several places in the files
+(`easyrec.data.order`). At the end what is left is permuted as a whole; data that fit into the buffer are therefore
+mixed completely.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from easyrec.features.batch import EncodedBatch
 
 _WAITING_BATCHES = 8
 _POLL_SECONDS = 0.05
+_BUFFER_BYTES = 256 << 20
 
 
 class ChunkSource(Protocol):
@@ -147,18 +150,30 @@ class EncodedStream:
     def _mixed(
         self, encoded: Iterator[EncodedBatch], random: np.random.Generator
     ) -> Generator[EncodedBatch, None, None]:
-        pending: list[EncodedBatch] = []
-        rows = 0
+        """Batches from a buffer of chunks, each permuted and handed out in equal parts over as many steps."""
+        blocks: deque[_Block] = deque()
+        life, rest = 0, None
         for chunk in encoded:
-            pending.append(chunk)
-            rows += chunk.num_rows
-            if rows >= self._buffer_rows + self._batch_size:
-                mixed = _permuted(pending, random)
-                leaving = max(rows // 2 // self._batch_size, 1) * self._batch_size
-                yield from self._cut(mixed.slice(0, leaving))
-                pending, rows = [mixed.slice(leaving, rows)], rows - leaving
-        if pending:
-            yield from self._cut(_permuted(pending, random), last=True)
+            if life == 0:
+                life = self._blocks(chunk)
+            blocks.append(_Block.permuted(chunk, life, random))
+            if len(blocks) < life:
+                continue
+            leaving = [block.part() for block in blocks]
+            if blocks[0].empty:
+                blocks.popleft()
+            joined = _permuted(leaving if rest is None else [rest, *leaving], random)
+            whole = joined.num_rows // self._batch_size * self._batch_size
+            yield from self._cut(joined.slice(0, whole))
+            rest = joined.slice(whole, joined.num_rows)
+        remaining = [block.rest() for block in blocks] + ([rest] if rest is not None else [])
+        if remaining:
+            yield from self._cut(_permuted(remaining, random), last=True)
+
+    def _blocks(self, chunk: EncodedBatch) -> int:
+        """How many chunks like this one the buffer holds."""
+        rows = min(self._buffer_rows, _BUFFER_BYTES * chunk.num_rows // max(chunk.nbytes, 1))
+        return max(1, round(rows / chunk.num_rows))
 
     def _in_order(self, encoded: Iterator[EncodedBatch]) -> Generator[EncodedBatch, None, None]:
         rest: EncodedBatch | None = None
@@ -176,6 +191,33 @@ class EncodedStream:
             if last and self._drop and stop - start < self._batch_size:
                 return
             yield rows.slice(start, stop)
+
+
+class _Block:
+    """A chunk in the buffer, in random order, handed out in `life` parts."""
+
+    def __init__(self, rows: EncodedBatch, life: int) -> None:
+        self._rows = rows
+        self._life = life
+        self._given = 0
+
+    @classmethod
+    def permuted(cls, chunk: EncodedBatch, life: int, random: np.random.Generator) -> _Block:
+        return cls(_permuted([chunk], random), life)
+
+    @property
+    def empty(self) -> bool:
+        return self._given >= self._life
+
+    def part(self) -> EncodedBatch:
+        start, self._given = self._bound(self._given), self._given + 1
+        return self._rows.slice(start, self._bound(self._given))
+
+    def rest(self) -> EncodedBatch:
+        return self._rows.slice(self._bound(self._given), self._rows.num_rows)
+
+    def _bound(self, part: int) -> int:
+        return self._rows.num_rows * min(part, self._life) // self._life
 
 
 def _permuted(parts: list[EncodedBatch], random: np.random.Generator) -> EncodedBatch:

@@ -100,7 +100,7 @@ class Reader(ABC):
         file: DataFile,
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
-        group: int | None = None,
+        groups: Sequence[int] | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         """The rows in order, in tables of at most about `batch_rows` rows.
@@ -109,7 +109,7 @@ class Reader(ABC):
             file: The file.
             schema: Columns and types wanted; a column the file lacks is null.
             columns: Only these, in this order.
-            group: Only this row group.
+            groups: Only these row groups.
             batch_rows: Rows of a table.
 
         Raises:

@@ -63,7 +63,7 @@ class CsvSource(Reader):
         file: DataFile,
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
-        group: int | None = None,
+        groups: Sequence[int] | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         """The rows in order; every cell is checked against its column's type."""

@@ -77,7 +77,7 @@ class JsonSource(Reader):
         file: DataFile,
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
-        group: int | None = None,
+        groups: Sequence[int] | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         """The rows in order; a block that Arrow's parser does not take is read value by value."""

@@ -58,18 +58,18 @@ class ParquetSource(Reader):
         file: DataFile,
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
-        group: int | None = None,
+        groups: Sequence[int] | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
-        """The rows in order, or those of one row group."""
+        """The rows in order, or those of some row groups."""
         wanted = [schema.field(name) for name in (schema.names if columns is None else columns)]
         stored = set(self._footer(file).schema.to_arrow_schema().names)
         present = [column.name for column in wanted if column.name in stored]
         encoded = [column.name for column in wanted if column.type == DICTIONARY and column.name in stored]
         try:
             with self._open(file, encoded) as parquet:
-                groups = list(range(parquet.num_row_groups)) if group is None else [group]
-                for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=present):
+                chosen = list(range(parquet.num_row_groups) if groups is None else groups)
+                for batch in parquet.iter_batches(batch_rows, row_groups=chosen, columns=present):
                     yield _conform(file, batch, wanted)
         except (pa.ArrowException, OSError, EOFError) as error:
             raise DataError(f"{file.name} is damaged: {_first_line(error)}") from error
