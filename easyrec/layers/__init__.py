@@ -4,6 +4,7 @@ from easyrec.layers.activation import activation_layer
 from easyrec.layers.cross import CrossNetwork
 from easyrec.layers.dice import Dice
 from easyrec.layers.dot_interaction import DotInteraction
+from easyrec.layers.dropout import Dropout
 from easyrec.layers.experts import MultiGateMixtureOfExperts
 from easyrec.layers.fm import FMInteraction
 from easyrec.layers.mlp import MLP
@@ -17,6 +18,7 @@ __all__ = [
     "CrossNetwork",
     "Dice",
     "DotInteraction",
+    "Dropout",
     "FMInteraction",
     "MultiGateMixtureOfExperts",
     "NumberEmbedding",

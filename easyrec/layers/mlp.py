@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from easyrec.layers.activation import activation_layer
+from easyrec.layers.dropout import Dropout
 
 
 @keras.saving.register_keras_serializable(package="easyrec")
@@ -68,7 +69,7 @@ class MLP(keras.layers.Layer):
                 rest.append(keras.layers.BatchNormalization(name=f"norm_{index}"))
             rest.append(activation_layer(self.activation, rank=len(shape)))
             if self.dropout:
-                rest.append(keras.layers.Dropout(self.dropout, name=f"dropout_{index}"))
+                rest.append(Dropout(self.dropout, name=f"dropout_{index}"))
             for layer in rest:
                 layer.build(shape)
             steps += [dense, *rest]
