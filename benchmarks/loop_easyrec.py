@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from criteo_like import COUNTS, IDS, VOCABULARIES, auc
+from criteo_like import IDS, VOCABULARIES, auc
 from settings import ADAGRAD, BATCH, HIDDEN, LEARNING_RATE, Outcome, arguments, finish
 
 from easyrec.config.loader import load_config
