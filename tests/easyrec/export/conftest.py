@@ -25,7 +25,7 @@ USERS, ITEMS = 6, 9
 FEATURES: dict[str, Any] = {
     "user_id": {"type": "id", "side": "user"},
     "age": {"type": "number", "side": "user", "embedding": True},
-    "device": {"type": "id", "side": "context", "vocabulary": {"buckets": 7}},
+    "device": {"type": "id", "column": "device kind", "side": "context", "vocabulary": {"buckets": 7}},
     "recent": {"type": "sequence", "side": "user", "of": "movie_id", "max_length": 4},
     "movie_id": {"type": "id", "side": "item"},
     "genres": {"type": "tags", "side": "item", "separator": "|", "max_length": 3},
@@ -33,14 +33,14 @@ FEATURES: dict[str, Any] = {
     "year": {"type": "number", "side": "item", "buckets": 3},
 }
 CROSS: dict[str, Any] = {
-    "user x movie": {"type": "cross", "side": "context", "of": ["device", "movie_id"], "buckets": 11}
+    "user x movie": {"type": "cross", "side": "context", "of": ["device kind", "movie_id"], "buckets": 11}
 }
 FEW = ("user_id", "age", "recent", "movie_id", "genres")
 EVERY = (*FEATURES, *CROSS)
 KINDS = {
     "user_id": "int",
     "age": "float",
-    "device": "string",
+    "device kind": "string",
     "recent": "list<string>",
     "movie_id": "string",
     "genres": "string",
@@ -76,7 +76,7 @@ def user_table() -> pa.Table:
             "recent": pa.array(
                 [[f"m{n}" for n in range(user)] for user in range(USERS)], pa.list_(pa.string())
             ),
-            "device": pa.array(["phone", "web", None, "tv", "phone", "web"]),
+            "device kind": pa.array(["phone", "web", None, "tv", "phone", "web"]),
             "seen": pa.array(
                 [[f"m{n}" for n in range(user)] for user in range(USERS)], pa.list_(pa.string())
             ),
@@ -106,9 +106,9 @@ def raw_rows() -> pa.Table:
     edge = pa.Table.from_pylist(
         [
             dict.fromkeys(KINDS),
-            {"user_id": -5, "age": float("nan"), "device": "", "recent": [], "movie_id": "new", "genres": "|| |",
+            {"user_id": -5, "age": float("nan"), "device kind": "", "recent": [], "movie_id": "new", "genres": "|| |",
              "keywords": [], "keyword_weights": [], "year": 1},
-            {"user_id": 2**62, "age": float("inf"), "device": "é", "recent": [None, "", "m1", "x"] * 3,
+            {"user_id": 2**62, "age": float("inf"), "device kind": "é", "recent": [None, "", "m1", "x"] * 3,
              "movie_id": "", "genres": "g1|" * 50, "keywords": ["w1", None, "?"] * 9,
              "keyword_weights": [1.0, 2.0, None] * 9, "year": -(2**62)},
         ],

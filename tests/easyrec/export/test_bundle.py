@@ -50,19 +50,20 @@ def test_examples_are_spread_over_the_rows_and_include_a_blank_one(films: Any) -
 
 
 def test_works_after_moving_with_nothing_else_left(
-    tmp_path: Path, films: Any, export: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, films: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "run").mkdir()
-    export(films.trained, tmp_path / "run" / "bundle")
-    (tmp_path / "run" / "bundle").rename(tmp_path / "elsewhere")
-    shutil.rmtree(tmp_path / "run")
+    rows = {"user_id": [103, 104], "movie_id": ["m1", "m2"]}
+    scores, titles = films.bundle.predict(rows)["liked"], films.bundle.recommend(103, 3)["title"].tolist()
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    moved = load("../elsewhere")
-    rows = {"user_id": [103, 104], "movie_id": ["m1", "m2"]}
-    np.testing.assert_allclose(moved.predict(rows)["liked"], films.bundle.predict(rows)["liked"], atol=1e-5)
-    assert moved.recommend(103, 3)["title"].tolist() == films.bundle.recommend(103, 3)["title"].tolist()
-    assert moved.config == films.bundle.config
+    films.bundle.folder.rename(tmp_path / "elsewhere")
+    try:
+        moved = load("../elsewhere")
+        np.testing.assert_allclose(moved.predict(rows)["liked"], scores, atol=1e-5)
+        assert moved.recommend(103, 3)["title"].tolist() == titles
+        assert moved.config == films.trained.config
+    finally:
+        (tmp_path / "elsewhere").rename(films.bundle.folder)
 
 
 def test_a_changed_byte_in_any_file_is_refused_by_name(tmp_path: Path, films: Any) -> None:
@@ -130,13 +131,12 @@ def test_how_close_scores_must_be(expected: float, found: float, fine: bool) -> 
 
 
 def test_a_model_that_exports_wrongly_is_not_put_in_place(
-    tmp_path: Path, films: Any, export: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, train: Callable[..., Any], export: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        write, "_trained_scores", lambda encoder, network, rows: {"liked": np.zeros(len(rows), np.float32)}
-    )
+    zeros = {"liked": np.zeros(33, np.float32)}
+    monkeypatch.setattr(write, "_trained_scores", lambda encoder, network, rows: zeros)
     with pytest.raises(BundleError, match="does not give the scores"):
-        export(films.trained, tmp_path / "bundle")
+        export(train("logistic_regression"), tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_the_old_one_stays_when_the_disk_is_full_and_when_killed(tmp_path: Path,
         import conftest
         from easyrec.errors import BundleError
         from easyrec.export import write
-        trained = conftest.make_trained("fm")
+        trained = conftest.make_trained("logistic_regression")
         for size in (3_000, 50_000):  # a small file fits, the SavedModel does not; the configuration does not
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
             try:

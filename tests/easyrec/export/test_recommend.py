@@ -78,7 +78,7 @@ def test_only_some_items_may_be_asked_for(films: Any, tables: Any) -> None:
 def test_history_and_profile_stand_in_for_what_the_bundle_knows(films: Any, tables: Any) -> None:
     """A stranger who is described like a user of the bundle gets that user's recommendations."""
     row = tables.users.slice(3, 1).to_pylist()[0]
-    profile = {name: row[name] for name in ("user_id", "age", "device")}
+    profile = {name: row[name] for name in ("user_id", "age", "device kind")}
     frame = films.bundle.recommend(profile=profile, history=["m0", "m1", "m2"], n=9)
     assert frame.equals(films.bundle.recommend(103, 9))
     assert frame.attrs["source"] == "model"

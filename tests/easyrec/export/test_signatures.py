@@ -176,18 +176,16 @@ def test_tables_are_stored_once_and_nothing_else_is(
     assert sum(sizes.values()) == expected, sizes
 
 
-def test_stock_tensorflow_serves_it(tmp_path: Path, train: Callable[..., Any], tables: Any) -> None:
+def test_stock_tensorflow_serves_it(tmp_path: Path, films: Any, tables: Any) -> None:
     """In a process that does not import the package, as TensorFlow Serving would."""
-    trained = train(small("din"), None, every=True)
-    functions = ModelFunctions(trained.encoder, trained.network, tables.items.column_names)
-    functions.save(tmp_path / "model")
-    arrays = to_tensors(tables.rows, functions.inputs)
+    model = films.bundle.folder / "model"
+    arrays = to_tensors(tables.rows, films.bundle.manifest.inputs)
     columns = {name: array.tolist() for name, array in arrays.items()}
     (tmp_path / "columns.json").write_text(json.dumps(columns))
     script = f"""
         import json, sys
         import tensorflow as tf
-        model = tf.saved_model.load({str(tmp_path / "model")!r})
+        model = tf.saved_model.load({str(model)!r})
         serve = model.signatures["serving_default"]
         columns = json.load(open({str(tmp_path / "columns.json")!r}))
         specs = serve.structured_input_signature[1]
@@ -202,10 +200,10 @@ def test_stock_tensorflow_serves_it(tmp_path: Path, train: Callable[..., Any], t
         check=True,
         cwd=tmp_path,
     )
-    np.testing.assert_allclose(json.loads(done.stdout), trained.scores(tables.rows)["liked"], atol=1e-5)
+    np.testing.assert_allclose(json.loads(done.stdout), films.trained.scores(tables.rows)["liked"], atol=1e-5)
     operations = {
         node.op
-        for function in tf.saved_model.load(tmp_path / "model").signatures.values()
+        for function in tf.saved_model.load(model).signatures.values()
         for graph in (function.graph.as_graph_def(),)
         for nodes in (graph.node, *(one.node_def for one in graph.library.function))
         for node in nodes
