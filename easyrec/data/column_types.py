@@ -204,6 +204,9 @@ def _cast(array: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array | 
         return pc.cast(pc.utf8_lower(pc.utf8_trim_whitespace(array)), target)
     if pa.types.is_string(source) and (pa.types.is_integer(target) or pa.types.is_floating(target)):
         return pc.cast(pc.utf8_trim_whitespace(array), target)
+    if pa.types.is_floating(source) and pa.types.is_integer(target):
+        # pandas writes integers with missing values as floats with NaN
+        return pc.cast(pc.if_else(pc.is_nan(array), pa.scalar(None, source), array), target)
     if pa.types.is_decimal(source):
         return pc.cast(pc.cast(array, pa.float64()), target)
     if is_list(source) and is_list(target):

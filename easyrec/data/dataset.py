@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
+from typing import Protocol
 
 import pyarrow as pa
 
 from easyrec.config.columns import ColumnInfo
 from easyrec.config.data import SourceConfig
 from easyrec.config.features import NumberFeature, SequenceFeature, TagsFeature
+from easyrec.config.patterns import covers
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.data.bound import BoundDataset
 from easyrec.data.column_types import kind_of, unify
 from easyrec.data.join import KeyedTable, Side
 from easyrec.data.report import DataReport
 from easyrec.data.row_groups import Source
-from easyrec.data.source import open_source
+from easyrec.data.source import TableStream, open_source, open_stream
 from easyrec.data.store import Store
 from easyrec.errors import ConfigError, SchemaError, nearest
 
@@ -36,6 +38,37 @@ def open_dataset(config: PipelineConfig, cache: str | os.PathLike[str] | None = 
     return Dataset(config, Store(cache))
 
 
+def peek_columns(config: PipelineConfig) -> dict[str, ColumnInfo]:
+    """The columns of a pipeline's data from a look at the beginning of its files; for checking a configuration.
+
+    Types of text files are those of the first rows; `open_dataset` reads all of them.
+
+    Raises:
+        DataError: A file is missing, empty or damaged.
+        SchemaError: Files do not fit each other.
+    """
+    data = config.data
+
+    def look(source: SourceConfig | None) -> TableStream | None:
+        return None if source is None else open_stream(source, data.storage_options, data.on_error)
+
+    train = open_stream(data.train, data.storage_options, data.on_error)
+    types = _common_types(config, train, look(data.eval))
+    tables: dict[Side, pa.Schema] = {}
+    sides: tuple[tuple[Side, SourceConfig | None], ...] = (
+        ("user", data.tables.user),
+        ("item", data.tables.item),
+    )
+    for side, source in sides:
+        stream = look(source)
+        if stream is not None:
+            filled = _filled(config, stream.schema)
+            tables[side] = pa.schema(
+                [column.with_type(filled.get(column.name, column.type)) for column in stream.schema]
+            )
+    return _describe(pa.schema(list(types.items())), tables)
+
+
 class Dataset:
     """Files, schemas and joined tables of a pipeline.
 
@@ -52,13 +85,14 @@ class Dataset:
         data = config.data
         train = self._open("train", data.train)
         evaluation = None if data.eval is None else self._open("eval", data.eval)
-        types = self._types(train, evaluation)
+        types = _common_types(self.config, train, evaluation)
         self.train = train.with_types(types)
         self.eval = None if evaluation is None else evaluation.with_types(types)
         self.tables: dict[Side, KeyedTable] = {}
         self._join("user", data.tables.user, data.keys.user)
         self._join("item", data.tables.item, data.keys.item)
-        self.columns = self._columns()
+        tables = {side: joined.table.schema for side, joined in self.tables.items()}
+        self.columns = _describe(self.train.schema, tables)
 
     def bind(self, resolved: PipelineConfig) -> BoundDataset:
         """The rows as a resolved configuration needs them: labels, weights, histories, split, negatives.
@@ -81,37 +115,6 @@ class Dataset:
         report.examples += faults.examples
         return source
 
-    def _types(self, train: Source, evaluation: Source | None) -> dict[str, pa.DataType]:
-        """One type for each column of training and evaluation data; null columns take what their feature wants."""
-        types: dict[str, pa.DataType] = {}
-        for column in train.schema:
-            kind = column.type
-            if evaluation is not None and column.name in evaluation.schema.names:
-                other = evaluation.schema.field(column.name).type
-                both = unify(kind, other)
-                if both is None:
-                    raise SchemaError(
-                        f"column {column.name!r} is {kind_of(kind)} in the training data ({train.name}), but "
-                        f"{kind_of(other)} in the evaluation data ({evaluation.name}); state one type under "
-                        f"`columns:`, such as `{column.name}: string`"
-                    )
-                kind = both
-            types[column.name] = self._wanted(column.name) if pa.types.is_null(kind) else kind
-        return types
-
-    def _wanted(self, column: str) -> pa.DataType:
-        """The type of a column without a single value, as the features that read it want it."""
-        for name, feature in self.config.features.items():
-            if column not in feature.columns(name) and not (
-                feature.column is None and fnmatchcase(column, name)
-            ):
-                continue
-            if isinstance(feature, NumberFeature):
-                return pa.float64()
-            if isinstance(feature, (TagsFeature, SequenceFeature)) and feature.separator is None:
-                return pa.list_(pa.string())
-        return pa.string()
-
     def _join(self, side: Side, config: SourceConfig | None, key: str | None) -> None:
         if config is None:
             return
@@ -123,13 +126,7 @@ class Dataset:
                 f"{nearest(key, self.train.schema.names)}"
             )
         source = self._open(side, config)
-        source = source.with_types(
-            {
-                column.name: self._wanted(column.name)
-                for column in source.schema
-                if pa.types.is_null(column.type)
-            }
-        )
+        source = source.with_types(_filled(self.config, source.schema))
         table = KeyedTable(side, key, source, self.train.schema.field(key).type)
         self.tables[side] = table
         self.report.note(table.note)
@@ -142,13 +139,60 @@ class Dataset:
                 "those of the interactions are used"
             )
 
-    def _columns(self) -> dict[str, ColumnInfo]:
-        columns = {
-            column.name: ColumnInfo(column.name, kind_of(column.type), "interactions")
-            for column in self.train.schema
-        }
-        for side, joined in self.tables.items():
-            for name in joined.columns():
-                kind = kind_of(joined.table.schema.field(name).type)
-                columns.setdefault(name, ColumnInfo(name, kind, side))
-        return columns
+
+class _Described(Protocol):
+    """A table whose columns are known."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+def _common_types(
+    config: PipelineConfig, train: _Described, evaluation: _Described | None
+) -> dict[str, pa.DataType]:
+    """One type for each column of training and evaluation data."""
+    types: dict[str, pa.DataType] = {}
+    for column in train.schema:
+        kind = column.type
+        if evaluation is not None and column.name in evaluation.schema.names:
+            other = evaluation.schema.field(column.name).type
+            both = unify(kind, other)
+            if both is None:
+                raise SchemaError(
+                    f"column {column.name!r} is {kind_of(kind)} in the training data ({train.name}), but "
+                    f"{kind_of(other)} in the evaluation data ({evaluation.name}); state one type under "
+                    f"`columns:`, such as `{column.name}: string`"
+                )
+            kind = both
+        types[column.name] = kind
+    return {**types, **_filled(config, pa.schema(list(types.items())))}
+
+
+def _filled(config: PipelineConfig, schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Types of the columns without a single value, as the features that read them want them."""
+    return {column.name: _wanted(config, column.name) for column in schema if pa.types.is_null(column.type)}
+
+
+def _wanted(config: PipelineConfig, column: str) -> pa.DataType:
+    for name, feature in config.features.items():
+        pattern = feature.column is None and covers(name, column)
+        if column not in feature.columns(name) and not pattern:
+            continue
+        if isinstance(feature, NumberFeature):
+            return pa.float64()
+        if isinstance(feature, (TagsFeature, SequenceFeature)) and feature.separator is None:
+            return pa.list_(pa.string())
+    return pa.string()
+
+
+def _describe(schema: pa.Schema, tables: Mapping[Side, pa.Schema]) -> dict[str, ColumnInfo]:
+    columns = {
+        column.name: ColumnInfo(column.name, kind_of(column.type), "interactions") for column in schema
+    }
+    for side, table in tables.items():
+        for column in table:
+            columns.setdefault(column.name, ColumnInfo(column.name, kind_of(column.type), side))
+    return columns

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from easyrec.errors import DataError
 
-MEMORY_LIMIT = "1GB"
+MEMORY_LIMIT = "512MB"
 _BATCH_ROWS = 1 << 18
 
 

@@ -67,6 +67,11 @@ class TableStream:
     _reader: Reader
     _files: tuple[DataFile, ...]
 
+    @property
+    def name(self) -> str:
+        """The files, for messages."""
+        return _named(self._files)
+
     def tables(
         self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ import pytest
 
 from easyrec.config.columns import ColumnInfo
 from easyrec.data.bound import BoundDataset
-from easyrec.data.dataset import open_dataset
+from easyrec.data.dataset import open_dataset, peek_columns
 from easyrec.errors import ConfigError, DataError, SchemaError
 
 Write = Callable[..., str]
@@ -356,3 +356,36 @@ def test_a_file_is_opened_with_the_features_still_holding_patterns(write: Write,
         "I2": "int",
         "label": "int",
     }
+
+
+def test_a_look_at_the_columns_converts_and_keeps_nothing(
+    write: Write, pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log.csv").write_text("user,item,label,empty\n1,a,1,\n2,b,0,\n")
+    items = write({"item": ["a"], "year": [1999]}, "items.parquet")
+    config = pipeline(
+        {"train": str(tmp_path / "log.csv"), "keys": {"item": "item"}, "tables": {"item": items}},
+        {"item": {"type": "id"}, "{empty,x*}": {"type": "number"}},
+    )
+    monkeypatch.setattr("easyrec.data.store.Store.build", None)
+    assert peek_columns(config) == {
+        "user": ColumnInfo("user", "int"),
+        "item": ColumnInfo("item", "string"),
+        "label": ColumnInfo("label", "int"),
+        "empty": ColumnInfo("empty", "float"),
+        "year": ColumnInfo("year", "int", "item"),
+    }
+    monkeypatch.undo()
+    assert peek_columns(config) == open_dataset(config).columns
+
+
+def test_whole_numbers_that_pandas_stored_as_floats_are_read_as_declared(write: Write, bind: Bind) -> None:
+    path = write({"user": [1.0, float("nan"), 3.0], "label": [0, 1, 1]})
+    source = {"path": path, "columns": {"user": "int64"}}
+    data = bind(
+        {"train": source, "keys": {"user": "user"}},
+        {"user": {"type": "id"}},
+        tasks={"label": {"type": "regression"}},
+    )
+    assert column(data.train.chunks(), "user") == [1, 3]
+    assert data.report.as_dict()["train"]["dropped"] == {"no value in key column 'user'": 1}
