@@ -107,12 +107,7 @@ class Dataset:
 
     def _open(self, name: str, config: SourceConfig) -> Source:
         source = open_source(config, self.store, self.config.data.storage_options, self.config.data.on_error)
-        report, faults = self.report, source.faults
-        if faults.rows:
-            report.bad_rows[name] += faults.rows
-        if faults.files:
-            report.bad_files[name] += faults.files
-        report.examples += faults.examples
+        self.report.faults[name] = source.faults
         return source
 
     def _join(self, side: Side, config: SourceConfig | None, key: str | None) -> None:

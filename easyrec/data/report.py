@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from easyrec.data.readers.base import Faults
+
 
 @dataclass
 class PassReport:
@@ -49,16 +51,12 @@ class DataReport:
 
     Attributes:
         parts: The latest complete pass over `train` and `eval`.
-        bad_rows: Rows that could not be read and were skipped, by source.
-        bad_files: Files that could not be read and were skipped, by source.
-        examples: The first of them, in words.
+        faults: What could not be read and was skipped, by source.
         notes: What else a reader should know: casts, columns that hide others.
     """
 
     parts: dict[str, PassReport] = field(default_factory=dict)
-    bad_rows: Counter[str] = field(default_factory=Counter)
-    bad_files: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    faults: dict[str, Faults] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
@@ -70,8 +68,8 @@ class DataReport:
         """Plain values, for JSON."""
         return {
             **{name: part.as_dict() for name, part in self.parts.items()},
-            "bad_rows": dict(self.bad_rows),
-            "bad_files": dict(self.bad_files),
-            "examples": list(self.examples),
+            "bad_rows": {name: faults.rows for name, faults in self.faults.items() if faults.rows},
+            "bad_files": {name: faults.files for name, faults in self.faults.items() if faults.files},
+            "examples": [example for faults in self.faults.values() for example in faults.examples],
             "notes": list(self.notes),
         }

@@ -14,6 +14,7 @@ from easyrec.data.column_types import cast
 from easyrec.data.files import DataFile
 from easyrec.data.readers.base import BATCH_ROWS, Faults, Reader
 from easyrec.data.store import Store
+from easyrec.errors import DataError, SchemaError
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Source:
         partitions = dict(file.partitions)
         stored = [name for name in names if not (name in partitions and is_partition(self.schema, name))]
         position, left = -segment.start, segment.rows
-        for table in self._reader.read(file, self.schema, stored, segment.groups, batch_rows):
+        for table in self._tables(file, stored, segment, batch_rows):
             skip = max(0, min(-position, table.num_rows))
             position += table.num_rows
             table = table.slice(skip, left)
@@ -139,6 +140,17 @@ class Source:
             yield first_row, self._with_partitions(table, partitions, names)
             if left <= 0:
                 return
+
+    def _tables(
+        self, file: DataFile, columns: Sequence[str], segment: Segment, batch_rows: int
+    ) -> Iterator[pa.Table]:
+        """The tables of a segment's row groups; what follows a damaged place is left out when faults are skipped."""
+        try:
+            yield from self._reader.read(file, self.schema, columns, segment.groups, batch_rows)
+        except SchemaError:
+            raise
+        except DataError as error:
+            self.faults.bad_file(error)
 
     def read_all(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table in memory; for user and item tables."""

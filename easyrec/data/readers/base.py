@@ -32,6 +32,7 @@ class Faults:
     rows: int = 0
     files: int = 0
     examples: list[str] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set, repr=False)
 
     def bad_row(self, message: str, rows: int = 1) -> None:
         """Reports rows that cannot be read.
@@ -52,8 +53,10 @@ class Faults:
         """
         if self.on_error == "fail":
             raise error
-        self.files += 1
-        self._example(str(error))
+        if str(error) not in self._seen:  # a damaged file is met again in every pass
+            self._seen.add(str(error))
+            self.files += 1
+            self._example(str(error))
 
     def _example(self, message: str) -> None:
         if len(self.examples) < 5:

@@ -19,7 +19,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from easyrec.config.data import SourceConfig
+from easyrec.config.data import READERS, ReaderConfig, SourceConfig
+from easyrec.data.files import DataFile
+from easyrec.data.readers.base import Reader
 from easyrec.data.row_groups import Source
 from easyrec.data.source import open_source, open_stream
 from easyrec.data.store import Store
@@ -320,6 +322,56 @@ def test_a_truncated_file_is_named(open_file: Callable[..., Source], tmp_path: P
     text = "a\n" + "".join(f"{index * 7919 % 104729}\n" for index in range(20_000))
     with pytest.raises(DataError, match=r"cut\.csv\.gz is damaged or cut off"):
         open_file(gzip.compress(text.encode())[:-2000], "cut.csv.gz")
+
+
+def test_what_follows_a_damaged_place_is_skipped_and_counted_once_on_request(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": list(range(10_000))}), buffer, row_group_size=5000, use_dictionary=False)
+    footer = pq.ParquetFile(buffer).metadata.row_group(1).column(0)
+    damaged = bytearray(buffer.getvalue())
+    start = footer.data_page_offset
+    damaged[start : start + 200] = b"\xff" * 200
+    (tmp_path / "data.parquet").write_bytes(damaged)
+    source = open_source(SourceConfig(path=str(tmp_path)), Store(), on_error="skip")
+    assert source.read_all().column("a").to_pylist() == list(range(5000))
+    source.read_all()
+    assert source.faults.files == 1
+    assert "data.parquet is damaged" in source.faults.examples[0]
+
+
+def test_a_reader_of_another_package_is_used_like_the_built_in_ones(tmp_path: Path) -> None:
+    class WordsConfig(ReaderConfig):
+        """One word a line."""
+
+        column: str = "word"
+
+    class Words(Reader):
+        config: WordsConfig
+
+        def schema(self, file: DataFile) -> pa.Schema:
+            return pa.schema({self.config.column: pa.string()})
+
+        def read(
+            self,
+            file: DataFile,
+            schema: pa.Schema,
+            columns: Any = None,
+            groups: Any = None,
+            batch_rows: int = 2,
+        ) -> Any:
+            words = file.open().read().decode().split()
+            for start in range(0, len(words), 2):
+                yield pa.table({self.config.column: words[start : start + 2]})
+
+    READERS.register("words", WordsConfig, Words)
+    try:
+        (tmp_path / "a.words").write_text("x y z")
+        config = SourceConfig(path=str(tmp_path / "a.words"), format="words", options={"column": "w"})
+        source = open_source(config, Store())
+        assert source.read_all().to_pydict() == {"w": ["x", "y", "z"]}
+        assert [table.num_rows for table in open_stream(config).tables()] == [2, 1]
+    finally:
+        READERS.unregister("words")
 
 
 def test_bad_rows_and_files_are_skipped_and_counted_on_request(tmp_path: Path) -> None:
