@@ -72,6 +72,6 @@ def _missing_files(config: PipelineConfig) -> list[str]:
 
 
 def _check_data(config: PipelineConfig) -> PipelineConfig:
-    from easyrec.data.dataset import open_dataset
+    from easyrec.data.dataset import peek_columns
 
-    return resolve(config, open_dataset(config).columns)
+    return resolve(config, peek_columns(config))
