@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ class ModelFunctions:
     @staticmethod
     def _function(function: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
         named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
-        return tf.function(function, input_signature=[named], autograph=False)
+        # TensorFlow warns when one code is traced often; behind `partial`, each model's function is its own.
+        return tf.function(partial(function), input_signature=[named], autograph=False)
 
     def _serve(self, tensors: Tensors) -> Tensors:
         return self._predictions(self.network.predict(self.encoder.encode(self._columns(tensors))))

@@ -33,6 +33,9 @@ class KeyedTable:
         keys = table[key]
         if keys.null_count:
             table = table.filter(pc.is_valid(keys))
+        if pa.types.is_dictionary(keys.type):
+            position = table.column_names.index(key)
+            table = table.set_column(position, key, table[key].cast(keys.type.value_type))
         self.table = table.combine_chunks()
         self.key = key
         if not self._index.is_unique:

@@ -43,6 +43,12 @@ def test_text_keys_are_found(keys: object) -> None:
     assert TEXTS.positions(keys).tolist() == [1, 0, -1]  # type: ignore[arg-type]
 
 
+def test_keys_may_be_stored_as_a_dictionary() -> None:
+    table = KeyedTable(pa.table({"id": pa.array(["b", "a", None]).dictionary_encode(), "x": [1, 2, 3]}), "id")
+    assert table.positions(["a", "b", "c"]).tolist() == [1, 0, -1]
+    assert table.positions(pa.array(["a", "c"]).dictionary_encode()).tolist() == [1, -1]
+
+
 def test_no_keys() -> None:
     assert NUMBERS.positions([]).tolist() == []
     empty = KeyedTable(pa.table({"id": pa.array([], pa.string())}), "id")
