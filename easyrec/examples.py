@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from easyrec.export.bundle import Bundle
 from easyrec.export.recommend import Recommender
-from easyrec.run import RunFolder
 from evaluation.report import Example
 
 TITLE_NAMES = ("title", "name", "item_name", "product_name", "headline")
@@ -26,19 +25,16 @@ def title_column(items: pa.Table, key: str) -> str:
     return (by_name or text or [key])[0]
 
 
-def recommendation_examples(run: RunFolder, users: int = 3, n: int = 10) -> list[Example] | None:
-    """What some users took last and what is recommended to them; None without a bundle that keeps users.
+def recommendation_examples(bundle: Bundle, users: int = 3, n: int = 10) -> list[Example]:
+    """What some users took last and what is recommended to them; nothing from a bundle that cannot recommend.
 
     Args:
-        run: A run.
+        bundle: A bundle.
         users: How many users; those whose history is of middling length.
         n: Recommendations a user.
     """
-    if not run.bundle.is_dir():
-        return None
-    bundle = Bundle.load(run.bundle, verify=False)
     if bundle.users is None or bundle.candidates is None or not bundle.runtime.has("score"):
-        return None
+        return []
     return examples_of(Recommender(bundle.catalogue), bundle, typical_users(bundle, users), n)
 
 

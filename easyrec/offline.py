@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -72,9 +72,9 @@ class NetworkPredictor:
                     key: tf.TensorSpec([None, *value.shape[1:]], value.dtype)
                     for key, value in tensors.items()
                 }
-                self._function = tf.function(
-                    self._network.predict, input_signature=[signature], autograph=False
-                )
+                # TensorFlow counts the traces of one code; behind `partial`, each network has its own.
+                predict = partial(self._network.predict)
+                self._function = tf.function(predict, input_signature=[signature], autograph=False)
             parts.append({task: value.numpy() for task, value in self._function(tensors).items()})
         return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
 from easyrec.errors import ConfigError, EasyRecError
+
+_SHOWN_DIFFERENCES = 12
+_SHOWN_CHARACTERS = 60
+_ABSENT = "nothing"
 
 
 class RunError(EasyRecError):
@@ -70,13 +75,17 @@ class RunFolder:
         """The run report: rows, coverage, speed, memory, metrics."""
         return self.directory / "run.json"
 
+    def exists(self) -> bool:
+        """Whether the folder holds a run: it has been prepared for training."""
+        return self.config_path.is_file()
+
     def config(self) -> PipelineConfig:
         """The resolved configuration.
 
         Raises:
             RunError: The folder holds no run.
         """
-        if not self.config_path.is_file():
+        if not self.exists():
             raise RunError(
                 f"{self.directory} is not a run: it holds no config.yaml. Runs are written by `easyrec train CONFIG`."
             )
@@ -97,38 +106,59 @@ class RunFolder:
         return [json.loads(line) for line in lines[:-1] if line]
 
 
-def create_run(
-    config: PipelineConfig, directory: Path | None = None, *, overwrite: bool = False
-) -> RunFolder:
-    """Makes the folder of a new run and writes its configuration.
+def find_place(directory: str | Path, *, overwrite: bool = False) -> RunFolder:
+    """A folder that a new run may be written to.
 
     Args:
-        config: The resolved configuration.
-        directory: The folder; `<config.output>/<config.name>` unless given.
-        overwrite: Remove a run that is there already.
-
-    Returns:
-        The run.
+        directory: The folder; it need not exist. One that holds nothing but what an earlier run prepared is free.
+        overwrite: Whether a run that is there may be replaced. Nothing is changed yet.
 
     Raises:
         RunError: The folder holds a run (and `overwrite` is False), or something that is not a run.
     """
-    run = RunFolder(directory or Path(config.output) / config.name)
-    if run.directory.exists() and any(run.directory.iterdir()):
-        if not run.config_path.is_file():
-            raise RunError(
-                f"{run.directory} is not empty and holds no run; nothing is written there. Choose another folder "
-                "with --run."
-            )
+    run = RunFolder(Path(directory))
+    if run.exists():
         if not overwrite:
             raise RunError(
                 f"{run.directory} holds a run already. Continue it with --resume, replace it with --overwrite, or "
                 "choose another folder with --run."
             )
-        shutil.rmtree(run.directory)
-    run.directory.mkdir(parents=True, exist_ok=True)
-    run.config_path.write_text(resolved_yaml(config), encoding="utf-8")
+        return run
+    if run.directory.exists() and not run.directory.is_dir():
+        raise RunError(f"{run.directory} is a file, not a folder. Choose another folder with --run.")
+    if run.directory.is_dir() and any(path != run.prepared for path in run.directory.iterdir()):
+        raise RunError(
+            f"{run.directory} is not empty and holds no run; nothing is written there. Choose another folder "
+            "with --run."
+        )
     return run
+
+
+def start_run(run: RunFolder, config: PipelineConfig) -> None:
+    """Makes a folder that of a new run: removes what an earlier one left, and writes the configuration.
+
+    The folder holds a run at every moment, the earlier one or the new one. Prepared data stay: they are found by what
+    they were made from.
+
+    Args:
+        run: As `find_place` gave it.
+        config: The resolved configuration.
+    """
+    run.directory.mkdir(parents=True, exist_ok=True)
+    for path in run.directory.iterdir():
+        if path not in (run.config_path, run.prepared):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    writing = run.config_path.with_name(f".{run.config_path.name}.writing")
+    writing.write_text(resolved_yaml(config), encoding="utf-8")
+    writing.replace(run.config_path)
+
+
+def abandon(run: RunFolder) -> None:
+    """Removes what preparing left in a folder that did not become a run; a run that is there stays."""
+    if not run.exists() and run.directory.is_dir():
+        shutil.rmtree(run.prepared, ignore_errors=True)
+        with suppress(OSError):  # somebody has put something there meanwhile
+            run.directory.rmdir()
 
 
 def open_run(directory: str | Path, config: PipelineConfig | None = None) -> RunFolder:
@@ -143,16 +173,32 @@ def open_run(directory: str | Path, config: PipelineConfig | None = None) -> Run
 
     Raises:
         RunError: There is no run.
-        ConfigError: The configurations differ; the parts that do are named.
+        ConfigError: The configurations differ; every option that does is named.
     """
     run = RunFolder(Path(directory))
     stored = run.config()
     if config is not None and stored != config:
-        differing = [
-            name for name in type(config).model_fields if getattr(stored, name) != getattr(config, name)
-        ]
+        differing = _differences(stored.model_dump(mode="json"), config.model_dump(mode="json"))
+        shown = "\n  ".join(differing[:_SHOWN_DIFFERENCES])
+        more = "" if len(differing) <= _SHOWN_DIFFERENCES else "\n  ..."
         raise ConfigError(
-            f"{run.directory} was started from another configuration; these parts differ: {', '.join(differing)}. "
+            f"{run.directory} was started from another configuration:\n  {shown}{more}\n"
             "Resume with the configuration it was started from, or train into another folder with --run."
         )
     return run
+
+
+def _differences(stored: Any, given: Any, path: str = "") -> list[str]:
+    """Options of two configurations that differ, in words."""
+    if isinstance(stored, dict) and isinstance(given, dict):
+        found = []
+        for key in dict.fromkeys([*stored, *given]):
+            name = f"{path}.{key}" if path else key
+            found += _differences(stored.get(key, _ABSENT), given.get(key, _ABSENT), name)
+        return found
+    return [] if stored == given else [f"{path}: {_shown(stored)} there, {_shown(given)} here"]
+
+
+def _shown(value: Any) -> str:
+    text = value if value is _ABSENT else json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,7 @@ from easyrec.config.tasks import RetrievalTask
 from easyrec.data.bound import BoundDataset
 from easyrec.data.dataset import open_dataset
 from easyrec.data.stream import EncodedStream
-from easyrec.errors import DataError, TrainingError
+from easyrec.errors import DataError
 from easyrec.examples import recommendation_examples
 from easyrec.export.bundle import Bundle
 from easyrec.export.frames import Frame
@@ -38,13 +39,14 @@ from easyrec.export.write import positive_rows, write_bundle
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
 from easyrec.offline import NetworkPredictor, OfflineEvaluation, flat_metrics
-from easyrec.run import RunFolder, create_run, open_run
+from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.report import TrainingResult, run_report
 from easyrec.training.report import write_report as write_run_report
 from easyrec.training.state import network_state
 from easyrec.training.trainer import Trainer
+from easyrec.training.warm_start import warm_start
 from easyrec.versions import versions
 from evaluation import EvaluationResult, Example, RankingResult, write_report
 
@@ -64,6 +66,7 @@ class Prepared:
         data: The data.
         encoder: The fitted features.
         network: The network, untrained.
+        notes: What a reader should know of how it starts.
     """
 
     run: RunFolder
@@ -71,6 +74,7 @@ class Prepared:
     data: BoundDataset
     encoder: Encoder
     network: Network
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,8 +164,8 @@ def train(
     tell("measuring on held-out data")
     measured = measure(prepared)
     tell("writing the bundle")
-    export(prepared, measured.metrics)
-    write_reports(prepared, result, measured)
+    bundle = export(prepared, measured.metrics)
+    write_reports(prepared, result, measured, recommendation_examples(bundle))
     return Run(prepared.run, result, measured, tuple(_notes(prepared)))
 
 
@@ -180,44 +184,96 @@ def prepare(
     """
     loaded = parse_config(config, overrides)
     directory = Path(run) if run is not None else Path(loaded.output) / loaded.name
-    tell("reading the data")
-    dataset = open_dataset(loaded, cache=directory / "prepared" if resume else None)
-    resolved = resolve(loaded, dataset.columns)
-    continued = resume and (directory / "config.yaml").is_file()
-    folder = (
-        open_run(directory, resolved) if continued else create_run(resolved, directory, overwrite=overwrite)
-    )
-    return open_prepared(folder, resolved, tell=tell)
+    folder = RunFolder(directory)
+    continued = resume and folder.exists()
+    if not continued:
+        folder = find_place(directory, overwrite=overwrite)
+    try:
+        tell("reading the data")
+        dataset = open_dataset(loaded, cache=folder.prepared)
+        resolved = resolve(loaded, dataset.columns)
+        if continued:
+            open_run(directory, resolved)
+        prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
+        if not continued:
+            start_run(folder, resolved)
+            dataset.store.prune()
+        if not _fitted(folder):
+            _save_features(folder, prepared.encoder)
+    except BaseException:
+        abandon(folder)
+        raise
+    return prepared
 
 
-def open_prepared(
-    run: RunFolder, config: PipelineConfig | None = None, *, tell: Tell = lambda text: None
-) -> Prepared:
-    """The data, features and network of a run's folder; features are fitted unless they have been.
+def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared:
+    """The data, features and network of a run that has been prepared before.
 
     Args:
-        run: The folder.
-        config: Its resolved configuration; read from the folder unless given.
+        run: Its folder.
         tell: Called with one line of text as each step begins.
     """
-    config = config or run.config()
-    keras.utils.set_random_seed(config.training.seed)
+    config = run.config()
+    tell("reading the data")
     data = open_dataset(config, cache=run.prepared).bind(config)
-    counted = [feature for feature in [_item_feature(config)] if feature is not None]
-    if (run.features / "features.json").is_file() or any(run.features.glob("*")):
+    encoder = Encoder.load(config, run.features)
+    return Prepared(run, config, data, encoder, _network(config, encoder))
+
+
+def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
+    """Everything that training needs, with nothing of the run's folder changed but its prepared data."""
+    config = data.config
+    if continued and _fitted(run):
         encoder = Encoder.load(config, run.features)
+        _read_through(data.train.chunks(columns=_label_columns(data)))
     else:
         tell("learning vocabularies and statistics")
-        encoder = Encoder(config, data.feature_columns)
-        columns = encoder.fit_columns(counted)
-        chunks = data.train.chunks(columns=[*columns, *(label.column for label in data.train.labels)])
-        encoder.fit(chunks, counted)
-        encoder.save(run.features)
+        encoder = _fit_features(data)
+    network = _network(config, encoder)
+    notes: tuple[str, ...] = ()
+    if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
+        notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
+    return Prepared(run, config, data, encoder, network, notes)
+
+
+def _fit_features(data: BoundDataset) -> Encoder:
+    """Vocabularies and statistics in one pass over the training rows, which also counts them and checks the labels."""
+    config = data.config
     item = _item_feature(config)
-    network = build_network(config, encoder.schema, encoder.counts(item) if item is not None else None)
-    if config.training.warm_start is not None:
-        raise TrainingError("training.warm_start is not available yet")
-    return Prepared(run, config, data, encoder, network)
+    counted = [] if item is None else [item]
+    encoder = Encoder(config, data.feature_columns)
+    chunks = data.train.chunks(columns=[*encoder.fit_columns(counted), *_label_columns(data)])
+    encoder.fit(chunks, counted)
+    _read_through(chunks)
+    return encoder
+
+
+def _read_through(chunks: Iterable[Any]) -> None:
+    """Reads what is left: a pass that goes to the end counts the rows and checks the labels."""
+    for _ in chunks:
+        pass
+
+
+def _label_columns(data: BoundDataset) -> list[str]:
+    return [label.column for label in data.train.labels]
+
+
+def _network(config: PipelineConfig, encoder: Encoder) -> Network:
+    keras.utils.set_random_seed(config.training.seed)
+    item = _item_feature(config)
+    return build_network(config, encoder.schema, encoder.counts(item) if item is not None else None)
+
+
+def _fitted(run: RunFolder) -> bool:
+    return run.features.is_dir()
+
+
+def _save_features(run: RunFolder, encoder: Encoder) -> None:
+    """Writes the fitted features, whole or not at all."""
+    writing = run.features.with_name(f".{run.features.name}.writing")
+    shutil.rmtree(writing, ignore_errors=True)
+    encoder.save(writing)
+    writing.replace(run.features)
 
 
 def fit(
@@ -289,8 +345,10 @@ def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Bu
     return Bundle.load(prepared.run.bundle, verify=False)
 
 
-def write_reports(prepared: Prepared, result: TrainingResult, measured: Measured) -> None:
-    """Writes the run report (`run.json`) and the evaluation report (`report/`)."""
+def write_reports(
+    prepared: Prepared, result: TrainingResult, measured: Measured, examples: Sequence[Example] = ()
+) -> None:
+    """Writes the run report (`run.json`) and the evaluation report (`report/`), with example recommendations."""
     run, encoder = prepared.run, prepared.encoder
     coverage = encoder.coverage()
     report = run_report(
@@ -301,7 +359,7 @@ def write_reports(prepared: Prepared, result: TrainingResult, measured: Measured
         warnings=_notes(prepared),
     )
     write_run_report(run.summary_path, report)
-    write_evaluation_report(run, prepared.config, measured, coverage)
+    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples)
 
 
 def write_evaluation_report(
@@ -310,7 +368,7 @@ def write_evaluation_report(
     measured: Measured,
     coverage: Mapping[str, Any] | None = None,
     folder: Path | None = None,
-    examples: Sequence[Example] | None = None,
+    examples: Sequence[Example] = (),
     model: str = MODEL,
 ) -> Path:
     """Writes the evaluation report of a run.
@@ -321,7 +379,7 @@ def write_evaluation_report(
         measured: What the model reaches.
         coverage: Of its features; as the run report has it unless given.
         folder: Where to write; `report/` of the run unless given.
-        examples: Example recommendations; made with the run's bundle unless given.
+        examples: Example recommendations.
         model: Which model of `measured.ranking` the report is about.
 
     Returns:
@@ -346,7 +404,7 @@ def write_evaluation_report(
         summary={name: value for name, value in facts.items() if value is not None},
         training_log=_curves(run),
         coverage=coverage if coverage is not None else summary.get("features"),
-        examples=examples if examples is not None else recommendation_examples(run),
+        examples=examples,
         config_text=resolved_yaml(config),
         versions=versions(),
         command=f"easyrec train {run.config_path}",
@@ -396,7 +454,8 @@ def evaluate_run(
         offline.rows(lambda table: bundle.runtime.predict(table), intervals=True),
         None if ranker is None else offline.ranking({MODEL: ranker}, intervals=True),
     )
-    return measured, write_evaluation_report(folder, config, measured, folder=report)
+    examples = recommendation_examples(bundle)
+    return measured, write_evaluation_report(folder, config, measured, folder=report, examples=examples)
 
 
 # Parts.
@@ -464,15 +523,10 @@ def _interactions(prepared: Prepared) -> Any:
     return positive_rows(prepared.data.train.chunks(columns=[*names, *labels]), prepared.config)
 
 
-def _rows_per_epoch(prepared: Prepared) -> int | None:
-    """Rows of an epoch as the pass that fitted the features counted them; None when it has to be found out."""
-    counted = prepared.data.train.report.rows_used or prepared.data.train.num_rows
-    negatives = prepared.config.data.negatives
-    if not counted:
-        return None
-    if negatives is None:
-        return counted
-    return counted * (1 + negatives.per_row) if negatives.where is None else None
+def _rows_per_epoch(prepared: Prepared) -> int:
+    """Rows of an epoch, as the pass over the data that prepared them counted."""
+    train = prepared.data.train
+    return train.report.rows_used + (0 if train.negatives is None else train.negatives.rows_added)
 
 
 def _curves(run: RunFolder) -> list[dict[str, Any]]:
@@ -490,7 +544,8 @@ def _curves(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _notes(prepared: Prepared) -> list[str]:
-    return [*prepared.data.report.notes, *prepared.encoder.warnings, *prepared.encoder.coverage_warnings()]
+    encoder = prepared.encoder
+    return [*prepared.notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
 
 
 def _rounded(value: float | None) -> int | float | None:

@@ -11,6 +11,7 @@ without XLA, which would compile once more for its shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import keras
@@ -85,7 +86,10 @@ class TrainStep:
             {key: _spec(value, full=False) for key, value in lookup.items()},
             tf.TensorSpec([], tf.float32),
         )
-        dense = tf.function(self._dense, jit_compile=full and self.config.jit_compile, autograph=False)
+        # TensorFlow warns when one code is traced often; behind `partial`, each network's function is its own.
+        dense = tf.function(
+            partial(self._dense), jit_compile=full and self.config.jit_compile, autograph=False
+        )
 
         def step(batch: Tensors, lookup: Lookup, factor: tf.Tensor) -> Tensors:
             embeddings = self.network.embeddings
@@ -110,7 +114,7 @@ class TrainStep:
             )
             return losses
 
-        return tf.function(step, input_signature=signature, autograph=False)
+        return tf.function(partial(step), input_signature=signature, autograph=False)
 
     def _dense(self, activations: Activations, batch: Tensors, factor: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Forward, backward and update of the dense part; the losses, and the gradients of the activations."""
