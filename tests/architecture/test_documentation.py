@@ -1,5 +1,6 @@
 """What the documentation says is true: links resolve, configurations validate, generated pages match."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+import easyrec
+from easyrec.cli.main import COMMANDS
 from easyrec.config.loader import load_config
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +49,7 @@ def code_blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 
 YAML_BLOCKS = [
-    pytest.param(body, id=f"{page.relative_to(ROOT)}:{line}")
+    pytest.param(page, body, id=f"{page.relative_to(ROOT)}:{line}")
     for page in PAGES
     for line, body in code_blocks(page, "yaml")
     if "plugins" not in yaml.safe_load(body)  # needs its module; trained below
@@ -60,13 +63,16 @@ def laid_over(base: Any, fragment: Any) -> Any:
     return {**base, **{key: laid_over(base.get(key), value) for key, value in fragment.items()}}
 
 
-@pytest.mark.parametrize("block", YAML_BLOCKS)
-def test_a_configuration_in_the_documentation_validates(block, tmp_path):
+@pytest.mark.parametrize(("page", "block"), YAML_BLOCKS)
+def test_a_configuration_in_the_documentation_validates(page, block, tmp_path):
     shown = yaml.safe_load(block)
     file = tmp_path / "shown.yaml"
-    if "include" in shown:  # it names shipped configurations
+    if "include" in shown:  # a shipped configuration, or one that the page shows under its name
         for shipped in (ROOT / "feature_configs").glob("*.yaml"):
             shutil.copy(shipped, tmp_path)
+        for _, other in code_blocks(page, "yaml"):
+            if name := yaml.safe_load(other).get("name"):
+                (tmp_path / f"{name}.yaml").write_text(other, encoding="utf-8")
         file.write_text(block, encoding="utf-8")
     else:
         file.write_text(yaml.safe_dump(laid_over(MINIMAL, shown)), encoding="utf-8")
@@ -106,6 +112,36 @@ def test_paths_named_in_code_spans_exist(page):
         page.read_text(encoding="utf-8"),
     )
     assert not [path for path in named if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_commands_exist(page):
+    known = {command.name for command in COMMANDS}
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(
+        r"`(?:\$ )?easyrec ([a-z]+)\b[^`\n]*`|^ +(?:\$ )?easyrec ([a-z]+)\b", text, re.MULTILINE
+    )
+    assert not {first or second for first, second in named} - known
+
+
+def test_the_readme_lists_every_command():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {command.name for command in COMMANDS} == set(
+        re.findall(r"^\| `easyrec ([a-z]+)", text, re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_python_in_the_documentation_uses_what_is_there(page):
+    for _, block in code_blocks(page, "python"):
+        tree = ast.parse(block)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "easyrec"
+            ):
+                assert node.attr in easyrec.__all__
 
 
 def load_generator() -> ModuleType:
