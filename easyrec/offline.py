@@ -41,6 +41,8 @@ from evaluation import (
 Predict = Callable[[pa.Table], Predictions]
 ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
 RANKING = "ranking"
+MODEL = "model"
+"""Name of the one model in a ranking that compares it with baselines only."""
 
 
 class NetworkPredictor:
@@ -309,7 +311,7 @@ class OfflineEvaluation:
 
 
 def flat_metrics(
-    rows: EvaluationResult | None, ranking: RankingResult | None, model: str = "model"
+    rows: EvaluationResult | None, ranking: RankingResult | None, model: str = MODEL
 ) -> dict[str, float]:
     """Metric values by `task/metric` and `ranking/metric@k`: the names that checkpoints and early stopping use."""
     metrics: dict[str, float] = {}

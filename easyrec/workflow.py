@@ -1,31 +1,24 @@
 """START HERE: what `easyrec train` does, as four short steps.
 
-    prepare   data and configuration are fitted to each other; vocabularies and statistics are learned
+    prepare   data and configuration are fitted to each other, vocabularies and statistics learned (`preparation`)
     fit       the network is trained, with checkpoints
     measure   the best checkpoint is measured on held-out data, beside baselines
     export    the bundle is written: all that predicting and serving need
 
-`train` runs them one after the other in a run's folder (`easyrec.run`). Each step can be called alone.
+`train` runs them one after the other in a run's folder (`easyrec.run`) and writes the reports (`easyrec.reports`).
+Each step can be called alone.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import keras
 import pandas as pd
 
-from easyrec.config.loader import parse_config
-from easyrec.config.pipeline import PipelineConfig
-from easyrec.config.resolve import resolve
-from easyrec.config.schema import resolved_yaml
-from easyrec.config.tasks import RetrievalTask
-from easyrec.data.bound import BoundDataset
 from easyrec.data.dataset import open_dataset
 from easyrec.data.stream import EncodedStream
 from easyrec.errors import DataError
@@ -37,57 +30,17 @@ from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
 from easyrec.export.write import positive_rows, write_bundle
 from easyrec.features.encoder import Encoder
-from easyrec.models.network import Network, build_network
-from easyrec.offline import NetworkPredictor, OfflineEvaluation, flat_metrics
-from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
+from easyrec.offline import MODEL, NetworkPredictor, OfflineEvaluation, flat_metrics
+from easyrec.preparation import ConfigSource, Prepared, Tell, prepare
+from easyrec.reports import Measured, notes_of, write_evaluation_report, write_reports
+from easyrec.run import RunFolder, open_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
-from easyrec.training.report import TrainingResult, run_report
-from easyrec.training.report import write_report as write_run_report
+from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
 from easyrec.training.trainer import Trainer
-from easyrec.training.warm_start import warm_start
-from easyrec.versions import versions
-from evaluation import EvaluationResult, Example, RankingResult, write_report
 
-ConfigSource = PipelineConfig | Mapping[str, Any] | str | Path
-Tell = Callable[[str], None]
-MODEL = "model"
 _USERS_IN_TRAINING = 500
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run whose data, features and network fit each other.
-
-    Attributes:
-        run: The folder.
-        config: The resolved configuration.
-        data: The data.
-        encoder: The fitted features.
-        network: The network, untrained.
-        notes: What a reader should know of how it starts.
-    """
-
-    run: RunFolder
-    config: PipelineConfig
-    data: BoundDataset
-    encoder: Encoder
-    network: Network
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the model reaches on held-out data; both are None without evaluation rows."""
-
-    rows: EvaluationResult | None = None
-    ranking: RankingResult | None = None
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Values by `task/metric` and `ranking/metric@k`."""
-        return flat_metrics(self.rows, self.ranking)
 
 
 @dataclass(frozen=True)
@@ -166,114 +119,7 @@ def train(
     tell("writing the bundle")
     bundle = export(prepared, measured.metrics)
     write_reports(prepared, result, measured, recommendation_examples(bundle))
-    return Run(prepared.run, result, measured, tuple(_notes(prepared)))
-
-
-def prepare(
-    config: ConfigSource,
-    overrides: Sequence[str] = (),
-    *,
-    run: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    tell: Tell = lambda text: None,
-) -> Prepared:
-    """Fits data and configuration to each other, learns vocabularies and statistics, builds the network.
-
-    For the arguments see `train`.
-    """
-    loaded = parse_config(config, overrides)
-    directory = Path(run) if run is not None else Path(loaded.output) / loaded.name
-    folder = RunFolder(directory)
-    continued = resume and folder.exists()
-    if not continued:
-        folder = find_place(directory, overwrite=overwrite)
-    try:
-        tell("reading the data")
-        dataset = open_dataset(loaded, cache=folder.prepared)
-        resolved = resolve(loaded, dataset.columns)
-        if continued:
-            open_run(directory, resolved)
-        prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
-        if not continued:
-            start_run(folder, resolved)
-            dataset.store.prune()
-        if not _fitted(folder):
-            _save_features(folder, prepared.encoder)
-    except BaseException:
-        abandon(folder)
-        raise
-    return prepared
-
-
-def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared:
-    """The data, features and network of a run that has been prepared before.
-
-    Args:
-        run: Its folder.
-        tell: Called with one line of text as each step begins.
-    """
-    config = run.config()
-    tell("reading the data")
-    data = open_dataset(config, cache=run.prepared).bind(config)
-    encoder = Encoder.load(config, run.features)
-    return Prepared(run, config, data, encoder, _network(config, encoder))
-
-
-def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
-    """Everything that training needs, with nothing of the run's folder changed but its prepared data."""
-    config = data.config
-    if continued and _fitted(run):
-        encoder = Encoder.load(config, run.features)
-        _read_through(data.train.chunks(columns=_label_columns(data)))
-    else:
-        tell("learning vocabularies and statistics")
-        encoder = _fit_features(data)
-    network = _network(config, encoder)
-    notes: tuple[str, ...] = ()
-    if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
-        notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
-    return Prepared(run, config, data, encoder, network, notes)
-
-
-def _fit_features(data: BoundDataset) -> Encoder:
-    """Vocabularies and statistics in one pass over the training rows, which also counts them and checks the labels."""
-    config = data.config
-    item = _item_feature(config)
-    counted = [] if item is None else [item]
-    encoder = Encoder(config, data.feature_columns)
-    chunks = data.train.chunks(columns=[*encoder.fit_columns(counted), *_label_columns(data)])
-    encoder.fit(chunks, counted)
-    _read_through(chunks)
-    return encoder
-
-
-def _read_through(chunks: Iterable[Any]) -> None:
-    """Reads what is left: a pass that goes to the end counts the rows and checks the labels."""
-    for _ in chunks:
-        pass
-
-
-def _label_columns(data: BoundDataset) -> list[str]:
-    return [label.column for label in data.train.labels]
-
-
-def _network(config: PipelineConfig, encoder: Encoder) -> Network:
-    keras.utils.set_random_seed(config.training.seed)
-    item = _item_feature(config)
-    return build_network(config, encoder.schema, encoder.counts(item) if item is not None else None)
-
-
-def _fitted(run: RunFolder) -> bool:
-    return run.features.is_dir()
-
-
-def _save_features(run: RunFolder, encoder: Encoder) -> None:
-    """Writes the fitted features, whole or not at all."""
-    writing = run.features.with_name(f".{run.features.name}.writing")
-    shutil.rmtree(writing, ignore_errors=True)
-    encoder.save(writing)
-    writing.replace(run.features)
+    return Run(prepared.run, result, measured, tuple(notes_of(prepared)))
 
 
 def fit(
@@ -345,73 +191,6 @@ def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Bu
     return Bundle.load(prepared.run.bundle, verify=False)
 
 
-def write_reports(
-    prepared: Prepared, result: TrainingResult, measured: Measured, examples: Sequence[Example] = ()
-) -> None:
-    """Writes the run report (`run.json`) and the evaluation report (`report/`), with example recommendations."""
-    run, encoder = prepared.run, prepared.encoder
-    coverage = encoder.coverage()
-    report = run_report(
-        result,
-        prepared.data.report.as_dict(),
-        coverage,
-        metrics=measured.metrics,
-        warnings=_notes(prepared),
-    )
-    write_run_report(run.summary_path, report)
-    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples)
-
-
-def write_evaluation_report(
-    run: RunFolder,
-    config: PipelineConfig,
-    measured: Measured,
-    coverage: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
-    examples: Sequence[Example] = (),
-    model: str = MODEL,
-) -> Path:
-    """Writes the evaluation report of a run.
-
-    Args:
-        run: The run.
-        config: Its configuration.
-        measured: What the model reaches.
-        coverage: Of its features; as the run report has it unless given.
-        folder: Where to write; `report/` of the run unless given.
-        examples: Example recommendations.
-        model: Which model of `measured.ranking` the report is about.
-
-    Returns:
-        The HTML page.
-    """
-    summary = run.summary()
-    training = summary.get("training", {})
-    facts = {
-        "model": config.model.type,
-        "training rows": summary.get("data", {}).get("train", {}).get("rows_used"),
-        "evaluation rows": summary.get("data", {}).get("eval", {}).get("rows_used"),
-        "epochs": training.get("epochs"),
-        "examples per second": _rounded(training.get("examples_per_second")),
-        "training seconds": _rounded(training.get("seconds")),
-    }
-    paths = write_report(
-        folder or run.report,
-        title=config.name,
-        evaluation=measured.rows,
-        ranking=measured.ranking,
-        model=model if measured.ranking is not None else None,
-        summary={name: value for name, value in facts.items() if value is not None},
-        training_log=_curves(run),
-        coverage=coverage if coverage is not None else summary.get("features"),
-        examples=examples,
-        config_text=resolved_yaml(config),
-        versions=versions(),
-        command=f"easyrec train {run.config_path}",
-    )
-    return paths.html
-
-
 def evaluate_run(
     run: str | Path,
     *,
@@ -459,21 +238,6 @@ def evaluate_run(
 
 
 # Parts.
-
-
-def _item_feature(config: PipelineConfig) -> str | None:
-    """The feature of the item key whose counts a retrieval loss needs."""
-    if not any(isinstance(task, RetrievalTask) for task in config.tasks.values()):
-        return None
-    key = config.data.keys.item
-    return next(
-        (
-            name
-            for name, feature in config.features.items()
-            if feature.type == "id" and feature.columns(name) == [key]
-        ),
-        None,
-    )
 
 
 def _in_training(prepared: Prepared) -> Callable[[], dict[str, float]]:
@@ -527,26 +291,3 @@ def _rows_per_epoch(prepared: Prepared) -> int:
     """Rows of an epoch, as the pass over the data that prepared them counted."""
     train = prepared.data.train
     return train.report.rows_used + (0 if train.negatives is None else train.negatives.rows_added)
-
-
-def _curves(run: RunFolder) -> list[dict[str, Any]]:
-    """Losses and metrics by step, from the log."""
-    curves = []
-    for line in run.logged():
-        if line.get("event") == "train":
-            curves.append({"step": line["step"], "train/loss": line["loss"]})
-        elif line.get("event") == "evaluation":
-            metrics = {name: value for name, value in line.items() if "/" in name}
-            curves.append(
-                {"step": line["step"], **{f"eval/{name}": value for name, value in metrics.items()}}
-            )
-    return curves
-
-
-def _notes(prepared: Prepared) -> list[str]:
-    encoder = prepared.encoder
-    return [*prepared.notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
-
-
-def _rounded(value: float | None) -> int | float | None:
-    return None if value is None else round(value) if value >= 10 else round(value, 2)

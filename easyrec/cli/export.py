@@ -24,6 +24,7 @@ def export(
     Until the new bundle is complete, the one that is there stays.
     """
     from easyrec import workflow
+    from easyrec.preparation import open_prepared
     from easyrec.run import open_run
 
     console = messages()
@@ -32,7 +33,7 @@ def export(
         console.print(f"{text} ...", markup=False)
 
     folder = open_run(run)
-    prepared = workflow.open_prepared(folder, tell=tell)
+    prepared = open_prepared(folder, tell=tell)
     workflow.restore_best(prepared, checkpoint)
     tell("measuring on held-out data")
     measured = workflow.measure(prepared)

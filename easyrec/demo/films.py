@@ -20,8 +20,9 @@ from easyrec.export.recommend import Recommender
 from easyrec.export.search import top_k
 from easyrec.features.encoder import Encoder
 from easyrec.offline import OfflineEvaluation, ScoreFunction
+from easyrec.reports import Measured, write_evaluation_report
 from easyrec.training.callbacks import Callback
-from easyrec.workflow import Measured, Run, train, write_evaluation_report
+from easyrec.workflow import Run, train
 from evaluation import RankingResult
 from evaluation.report import Example
 

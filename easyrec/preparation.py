@@ -1,0 +1,173 @@
+"""Fits data and configuration to each other, learns vocabularies and statistics, and builds the network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from easyrec.config.evaluation_names import check_names
+from easyrec.config.loader import parse_config
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.resolve import resolve
+from easyrec.config.tasks import RetrievalTask
+from easyrec.data.bound import BoundDataset
+from easyrec.data.dataset import open_dataset
+from easyrec.errors import ConfigError
+from easyrec.features.encoder import Encoder
+from easyrec.models.network import Network, build_network
+from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
+from easyrec.training.checkpoints import CheckpointStore
+from easyrec.training.warm_start import warm_start
+
+ConfigSource = PipelineConfig | Mapping[str, Any] | str | Path
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run whose data, features and network fit each other.
+
+    Attributes:
+        run: The folder.
+        config: The resolved configuration.
+        data: The data.
+        encoder: The fitted features.
+        network: The network, untrained.
+        notes: What a reader should know of how it starts.
+    """
+
+    run: RunFolder
+    config: PipelineConfig
+    data: BoundDataset
+    encoder: Encoder
+    network: Network
+    notes: tuple[str, ...] = ()
+
+
+def prepare(
+    config: ConfigSource,
+    overrides: Sequence[str] = (),
+    *,
+    run: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    tell: Tell = lambda text: None,
+) -> Prepared:
+    """Fits data and configuration to each other, learns vocabularies and statistics, builds the network.
+
+    For the arguments see `easyrec.workflow.train`.
+    """
+    loaded = parse_config(config, overrides)
+    if problems := check_names(loaded):
+        raise ConfigError(problems)
+    directory = Path(run) if run is not None else Path(loaded.output) / loaded.name
+    folder = RunFolder(directory)
+    continued = resume and folder.exists()
+    if not continued:
+        folder = find_place(directory, overwrite=overwrite)
+    try:
+        tell("reading the data")
+        dataset = open_dataset(loaded, cache=folder.prepared)
+        resolved = resolve(loaded, dataset.columns)
+        if continued:
+            open_run(directory, resolved)
+        prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
+        if not continued:
+            start_run(folder, resolved)
+            dataset.store.prune()
+        if not _fitted(folder):
+            _save_features(folder, prepared.encoder)
+    except BaseException:
+        abandon(folder)
+        raise
+    return prepared
+
+
+def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared:
+    """The data, features and network of a run that has been prepared before.
+
+    Args:
+        run: Its folder.
+        tell: Called with one line of text as each step begins.
+    """
+    config = run.config()
+    tell("reading the data")
+    data = open_dataset(config, cache=run.prepared).bind(config)
+    encoder = Encoder.load(config, run.features)
+    return Prepared(run, config, data, encoder, _network(config, encoder))
+
+
+def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
+    """Everything that training needs, with nothing of the run's folder changed but its prepared data."""
+    config = data.config
+    if continued and _fitted(run):
+        encoder = Encoder.load(config, run.features)
+        _read_through(data.train.chunks(columns=_label_columns(data)))
+    else:
+        tell("learning vocabularies and statistics")
+        encoder = _fit_features(data)
+    network = _network(config, encoder)
+    notes: tuple[str, ...] = ()
+    if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
+        notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
+    return Prepared(run, config, data, encoder, network, notes)
+
+
+def _fit_features(data: BoundDataset) -> Encoder:
+    """Vocabularies and statistics in one pass over the training rows, which also counts them and checks the labels."""
+    config = data.config
+    item = _item_feature(config)
+    counted = [] if item is None else [item]
+    encoder = Encoder(config, data.feature_columns)
+    chunks = data.train.chunks(columns=[*encoder.fit_columns(counted), *_label_columns(data)])
+    encoder.fit(chunks, counted)
+    _read_through(chunks)
+    return encoder
+
+
+def _read_through(chunks: Iterable[Any]) -> None:
+    """Reads what is left: a pass that goes to the end counts the rows and checks the labels."""
+    for _ in chunks:
+        pass
+
+
+def _label_columns(data: BoundDataset) -> list[str]:
+    return [label.column for label in data.train.labels]
+
+
+def _network(config: PipelineConfig, encoder: Encoder) -> Network:
+    keras.utils.set_random_seed(config.training.seed)
+    item = _item_feature(config)
+    return build_network(config, encoder.schema, encoder.counts(item) if item is not None else None)
+
+
+def _fitted(run: RunFolder) -> bool:
+    return run.features.is_dir()
+
+
+def _save_features(run: RunFolder, encoder: Encoder) -> None:
+    """Writes the fitted features, whole or not at all."""
+    writing = run.features.with_name(f".{run.features.name}.writing")
+    shutil.rmtree(writing, ignore_errors=True)
+    encoder.save(writing)
+    writing.replace(run.features)
+
+
+def _item_feature(config: PipelineConfig) -> str | None:
+    """The feature of the item key whose counts a retrieval loss needs."""
+    if not any(isinstance(task, RetrievalTask) for task in config.tasks.values()):
+        return None
+    key = config.data.keys.item
+    return next(
+        (
+            name
+            for name, feature in config.features.items()
+            if feature.type == "id" and feature.columns(name) == [key]
+        ),
+        None,
+    )

@@ -1,0 +1,122 @@
+"""Writes what came of a run for people: the run report and the evaluation report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.schema import resolved_yaml
+from easyrec.offline import MODEL, flat_metrics
+from easyrec.preparation import Prepared
+from easyrec.run import RunFolder
+from easyrec.training.report import TrainingResult, run_report
+from easyrec.training.report import write_report as write_run_report
+from easyrec.versions import versions
+from evaluation import EvaluationResult, Example, RankingResult, write_report
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the model reaches on held-out data; both are None without evaluation rows."""
+
+    rows: EvaluationResult | None = None
+    ranking: RankingResult | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Values by `task/metric` and `ranking/metric@k`."""
+        return flat_metrics(self.rows, self.ranking)
+
+
+def write_reports(
+    prepared: Prepared, result: TrainingResult, measured: Measured, examples: Sequence[Example] = ()
+) -> None:
+    """Writes the run report (`run.json`) and the evaluation report (`report/`), with example recommendations."""
+    run, encoder = prepared.run, prepared.encoder
+    coverage = encoder.coverage()
+    report = run_report(
+        result,
+        prepared.data.report.as_dict(),
+        coverage,
+        metrics=measured.metrics,
+        warnings=notes_of(prepared),
+    )
+    write_run_report(run.summary_path, report)
+    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples)
+
+
+def write_evaluation_report(
+    run: RunFolder,
+    config: PipelineConfig,
+    measured: Measured,
+    coverage: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    examples: Sequence[Example] = (),
+    model: str = MODEL,
+) -> Path:
+    """Writes the evaluation report of a run.
+
+    Args:
+        run: The run.
+        config: Its configuration.
+        measured: What the model reaches.
+        coverage: Of its features; as the run report has it unless given.
+        folder: Where to write; `report/` of the run unless given.
+        examples: Example recommendations.
+        model: Which model of `measured.ranking` the report is about.
+
+    Returns:
+        The HTML page.
+    """
+    summary = run.summary()
+    training = summary.get("training", {})
+    facts = {
+        "model": config.model.type,
+        "training rows": summary.get("data", {}).get("train", {}).get("rows_used"),
+        "evaluation rows": summary.get("data", {}).get("eval", {}).get("rows_used"),
+        "epochs": training.get("epochs"),
+        "examples per second": _rounded(training.get("examples_per_second")),
+        "training seconds": _rounded(training.get("seconds")),
+    }
+    paths = write_report(
+        folder or run.report,
+        title=config.name,
+        evaluation=measured.rows,
+        ranking=measured.ranking,
+        model=model if measured.ranking is not None else None,
+        summary={name: value for name, value in facts.items() if value is not None},
+        training_log=_curves(run),
+        coverage=coverage if coverage is not None else summary.get("features"),
+        examples=examples,
+        config_text=resolved_yaml(config),
+        versions=versions(),
+        command=f"easyrec train {run.config_path}",
+    )
+    return paths.html
+
+
+def notes_of(prepared: Prepared) -> list[str]:
+    """What a reader of the numbers should know: casts, joins, features without values."""
+    encoder = prepared.encoder
+    return [*prepared.notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
+
+
+def _curves(run: RunFolder) -> list[dict[str, Any]]:
+    """Losses and metrics by step, from the log."""
+    curves = []
+    for line in run.logged():
+        if line.get("event") == "train":
+            curves.append({"step": line["step"], "train/loss": line["loss"]})
+        elif line.get("event") == "evaluation":
+            metrics = {name: value for name, value in line.items() if "/" in name}
+            curves.append(
+                {"step": line["step"], **{f"eval/{name}": value for name, value in metrics.items()}}
+            )
+    return curves
+
+
+def _rounded(value: float | None) -> int | float | None:
+    return None if value is None else round(value) if value >= 10 else round(value, 2)
