@@ -155,8 +155,8 @@ class OfflineEvaluation:
         table = self._predictions(predict, max_rows)
         user = self.config.data.keys.user
         metrics = {name: list(self.config.tasks[name].effective_metrics) for name in self.tasks}
-        if user is None:
-            metrics = {name: [one for one in chosen if one != "gauc"] for name, chosen in metrics.items()}
+        if intervals:  # the final measurement shows all that fit, unless the configuration says which
+            metrics = {name: chosen for name, chosen in metrics.items() if self.config.tasks[name].metrics}
         options = self.config.evaluation
         return evaluate(
             table,

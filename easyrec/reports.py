@@ -101,7 +101,13 @@ def write_evaluation_report(
 def notes_of(prepared: Prepared) -> list[str]:
     """What a reader of the numbers should know: casts, joins, features without values."""
     encoder = prepared.encoder
-    return [*prepared.notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
+    notes = list(prepared.notes)
+    if prepared.config.data.negatives is not None:
+        notes.append(
+            "sampled negatives make scores lower than the rates observed in the evaluation rows: they rank items, and are "
+            "no calibrated probabilities"
+        )
+    return [*notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
 
 
 def _curves(run: RunFolder) -> list[dict[str, Any]]:
