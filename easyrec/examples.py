@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from easyrec.data.column_types import is_text
 from easyrec.export.bundle import Bundle
 from easyrec.export.recommend import Recommender
 from evaluation.report import Example
@@ -16,11 +17,7 @@ TITLE_NAMES = ("title", "name", "item_name", "product_name", "headline")
 
 def title_column(items: pa.Table, key: str) -> str:
     """The column that names items for people: by its name, else the first text column, else the key."""
-    text = [
-        field.name
-        for field in items.schema
-        if field.name != key and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type))
-    ]
+    text = [field.name for field in items.schema if field.name != key and is_text(field.type)]
     by_name = [name for name in TITLE_NAMES if name in text]
     return (by_name or text or [key])[0]
 

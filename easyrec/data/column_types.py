@@ -124,6 +124,14 @@ def _normal_list(value: pa.DataType) -> pa.DataType | None:
     return pa.list_(pa.int64() if pa.types.is_boolean(inner) else inner)
 
 
+def time_order(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Times as numbers of the same order: int64 for timestamps and integers, float64 (NaN is null) for floats."""
+    if pa.types.is_floating(times.type):
+        numbers = pc.cast(times, pa.float64())
+        return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    return pc.cast(times, pa.int64())
+
+
 def kind_of(kind: pa.DataType) -> ColumnKind:
     """What the configuration calls a column of this (normal) type."""
     if pa.types.is_map(kind):

@@ -12,19 +12,11 @@ import pyarrow.parquet as pq
 
 from easyrec.config.data import KeysConfig
 from easyrec.config.expressions import Expression, parse
-from easyrec.data.column_types import plain
+from easyrec.data.column_types import plain, time_order
 from easyrec.data.history import HistoryColumn
 from easyrec.data.rows import Rows
 
 _GROUP_ROWS = 1 << 17
-
-
-def time_order(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Times as numbers of the same order: int64 for timestamps and integers, float64 (NaN is null) for floats."""
-    if pa.types.is_floating(times.type):
-        numbers = pc.cast(times, pa.float64())
-        return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
-    return pc.cast(times, pa.int64())
 
 
 def write_log(path: Path, rows: Rows, keys: KeysConfig, histories: Sequence[HistoryColumn]) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from easyrec.data.column_types import time_order
 from easyrec.data.engine import batches, connect
 from easyrec.data.hashing import below, hash_keys, mix
 
@@ -55,14 +56,14 @@ class UserSplit:
 
 
 class TimeSplit:
-    """Rows later than a moment."""
+    """Rows later than a moment, which is given as `time_order` gives times."""
 
     def __init__(self, time: str, cut: pa.Scalar) -> None:
         self.time, self.cut = time, cut
 
     def held_out(self, positions: NDArray[np.int64], table: pa.Table) -> NDArray[np.bool_]:
         """By the time."""
-        later = pc.fill_null(pc.greater(table.column(self.time), self.cut), False)
+        later = pc.fill_null(pc.greater(time_order(table.column(self.time)), self.cut), False)
         return np.asarray(later.to_numpy() if isinstance(later, pa.ChunkedArray) else later.to_numpy(False))
 
 

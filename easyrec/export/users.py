@@ -80,7 +80,7 @@ class Users:
             for name in self.columns
         }
         seen = [] if row is None or SEEN not in row.column_names else row[SEEN][0].as_py() or []
-        return KnownUser(pa.table(columns), known, self._positions([*seen, *(history or [])]))
+        return KnownUser(_table(columns, 1), known, self._positions([*seen, *(history or [])]))
 
     def rows(self, users: Iterable[Any]) -> tuple[pa.Table, list[Positions]]:
         """Raw columns of users of the bundle, a row each, and the rows of the catalogue that each has seen.

@@ -110,6 +110,8 @@ class Trainer:
             if self._reached_max():
                 return "max_steps"
             reason = self._epoch(stream)
+            if reason is None and self._interrupt.requested:
+                reason = "interrupted"  # while the epoch was measured; its checkpoint has been written
             if reason is not None:
                 return reason
         return "completed"

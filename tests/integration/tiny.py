@@ -1,4 +1,4 @@
-"""A tiny world of films: seeded interactions with a taste to learn, an item table, a user table, and pipelines on them."""
+"""A tiny world of films: seeded interactions with a taste to learn, item and user tables, and a pipeline on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-USERS, ITEMS, ROWS = 30, 40, 600
+USERS, ITEMS, ROWS = 30, 40, 1500
 GENRES = ("comedy", "drama", "horror", "western")
 
 
@@ -81,7 +81,13 @@ def pipeline(data: Path, output: Path, **parts: Any) -> dict[str, Any]:
         "model": {"type": "deepfm", "hidden_units": [8]},
         "tasks": {"liked": {"type": "binary", "label": "rating >= 4"}},
         "embedding": {"dim": 4},
-        "training": {"batch_size": 64, "epochs": 2, "jit_compile": False, "log_every": 2},
+        "training": {
+            "batch_size": 64,
+            "epochs": 2,
+            "jit_compile": False,
+            "log_every": 2,
+            "optimizer": {"dense": {"learning_rate": 0.01}, "embedding": {"learning_rate": 0.2}},
+        },
         "evaluation": {"resamples": 0},
         "output": str(output),
         **parts,

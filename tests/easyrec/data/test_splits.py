@@ -64,6 +64,20 @@ def test_every_row_is_on_one_side_and_stays_there(write: Callable[..., str], bin
         assert bound(bind, path, {"type": kind, "fraction": 0.2, "seed": 1})[1] != evaluation
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.date32(), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "Europe/Oslo"), pa.float64()],
+    ids=str,
+)
+def test_times_of_every_type_are_split(write: Callable[..., str], bind: Bind, kind: pa.DataType) -> None:
+    days = pa.array(np.arange(40)[::-1].astype("int32"), pa.int32())
+    times = days.cast(pa.float64()) if kind == pa.float64() else days.cast(pa.date32()).cast(kind)
+    table = {"x": np.arange(40), "user": np.zeros(40, int), "time": times, "y": np.arange(40) % 2}
+    train, evaluation = bound(bind, write(table), {"type": "time", "fraction": 0.25})
+    assert evaluation == list(range(10))
+    assert train == list(range(10, 40))
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(

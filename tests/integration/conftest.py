@@ -1,0 +1,71 @@
+"""A tiny run that many tests look at, and the command line in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import easyrec
+import evaluation.report.layout
+from easyrec.cli.main import run as run_command
+from tests.integration.tiny import films, pipeline
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_pages():
+    """Pages without drawings: they take longer than a tiny training, and have tests of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation.report.layout, "inline_svg", lambda figure, name, label: "<svg></svg>")
+        yield
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> Path:
+    """The films as Parquet tables."""
+    return films(tmp_path_factory.mktemp("films"))
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory) -> easyrec.Run:
+    """A finished run of the tiny pipeline. Tests must not change its folder."""
+    return easyrec.train(pipeline(data, tmp_path_factory.mktemp("runs")))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys) -> Callable[..., Outcome]:
+    """Runs a command line in this process."""
+
+    def run(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = run_command([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def refused(cli) -> Callable[..., str]:
+    """Runs a command line that must end with one readable error, and gives the error."""
+
+    def run(*arguments: object, code: int = 1) -> str:
+        outcome = cli(*arguments)
+        assert outcome.code == code, outcome.err
+        assert outcome.err.count("error: ") == 1, outcome.err
+        assert "internal error" not in outcome.err
+        assert "Traceback" not in outcome.err
+        return outcome.err
+
+    return run
