@@ -35,11 +35,14 @@ _HOMES = {
     "load_config": "easyrec.config.loader",
     "train": "easyrec.workflow",
 }
+_LIGHT = {"EasyRecError", "load_config"}  # they need no TensorFlow
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LIGHT:
+        importlib.import_module("easyrec.startup").start_tensorflow()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

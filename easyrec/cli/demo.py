@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from easyrec.cli.common import messages, output
+from easyrec.startup import start_tensorflow
 
 if TYPE_CHECKING:
     from evaluation.report import Example
@@ -23,6 +24,7 @@ def demo(
 
     The ratings (MovieLens) come with an installed package; nothing is downloaded. Takes a few minutes.
     """
+    start_tensorflow()
     from easyrec.cli.progress import TrainingProgress
     from easyrec.demo.films import run_demo
 

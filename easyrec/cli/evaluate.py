@@ -9,6 +9,7 @@ import typer
 
 from easyrec.cli.common import messages, output
 from easyrec.errors import ConfigError
+from easyrec.startup import start_tensorflow
 
 
 def evaluate(
@@ -37,6 +38,7 @@ def evaluate(
     if predictions is not None:
         _judge_table(predictions, label, score, user, weight, report or Path("report"))
         return
+    start_tensorflow()
     from easyrec.workflow import evaluate_run
 
     console = messages()

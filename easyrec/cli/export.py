@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from easyrec.cli.common import messages, output
+from easyrec.startup import start_tensorflow
 
 
 def export(
@@ -23,6 +24,7 @@ def export(
 
     Until the new bundle is complete, the one that is there stays.
     """
+    start_tensorflow()
     from easyrec import workflow
     from easyrec.preparation import open_prepared
     from easyrec.run import open_run

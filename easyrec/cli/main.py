@@ -2,8 +2,8 @@
 
 To add a command, write `easyrec/cli/<name>.py` with one function of the same name as its command, documented and
 annotated for typer, and add a line to `COMMANDS`. The module is imported only when the command runs, and it imports
-what is heavy (TensorFlow above all) inside the function. A group of commands is a `typer.Typer` in place of the
-function.
+what is heavy inside the function (TensorFlow above all, after a call of `start_tensorflow`). A group of commands is a
+`typer.Typer` in place of the function.
 
     def train(config: ConfigArgument, overrides: OverridesOption = None) -> None:
         '''Trains a model, then evaluates and exports it.'''
@@ -18,7 +18,6 @@ Other packages add commands through the entry-point group `easyrec.commands`; ea
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,8 +182,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    # TensorFlow writes pages about its build to standard error unless told not to before it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         get_command(application()).main(
             args=None if arguments is None else list(arguments), prog_name="easyrec"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from easyrec.cli.common import INTERRUPTED, ConfigArgument, OverridesOption, messages, note, output
+from easyrec.startup import start_tensorflow
 
 if TYPE_CHECKING:
     from easyrec.workflow import Run
@@ -31,6 +32,7 @@ def train(
 
     Ctrl-C ends training after the current step and leaves a checkpoint; the same command with --resume goes on.
     """
+    start_tensorflow()
     from easyrec.cli.progress import TrainingProgress
     from easyrec.workflow import train as train_pipeline
 
