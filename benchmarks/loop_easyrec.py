@@ -30,7 +30,7 @@ def pipeline(data: Path, seed: int, epochs: int = 1) -> str:
     )
     return f"""
 name: criteo-like
-data: {{train: {data}/train.parquet, eval: {data}/test.parquet}}
+data: {{train: {data}/train.parquet, eval: {data}/test.parquet, shuffle_buffer: 131072}}
 features:
   "I*": {{type: number, normalize: log1p}}
 {ids}

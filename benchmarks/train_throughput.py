@@ -60,8 +60,8 @@ def measure(data: Data, loops: list[str], rounds: int) -> Outcomes:
             outcomes[loop].append(outcome)
             print(
                 f"round {number + 1}  {loop:<11}{rate(outcome):>9,.0f} examples/s  "
-                f"{per_cpu(outcome):>8,.0f} per CPU-s  AUC {outcome['auc']:.4f}  peak {outcome['peak_bytes'] / 2**30:.2f} GiB  "
-                f"load {os.getloadavg()[0]:.1f}",
+                f"{per_cpu(outcome):>8,.0f} per CPU-s  AUC {outcome['auc']:.4f}  "
+                f"peak {outcome['peak_bytes'] / 2**30:.2f} GiB  load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
     return outcomes

@@ -18,7 +18,7 @@ from easyrec.training.checkpoints import Checkpoint, CheckpointStore, Progress, 
 from easyrec.training.diagnosis import Suspects
 from easyrec.training.interrupts import GracefulInterrupt
 from easyrec.training.log import RunLog
-from easyrec.training.meter import Meter, peak_memory_bytes, rates
+from easyrec.training.meter import Meter, peak_memory_bytes, rates, release_freed_memory
 from easyrec.training.prefetch import BatchStream, Prefetcher, PreparedBatch, prepare
 from easyrec.training.report import TrainingResult
 from easyrec.training.schedules import schedule_factor
@@ -160,6 +160,7 @@ class Trainer:
         if self._first is None:
             self._first = (self._meter.examples, self._meter.seconds, self._meter.wait_seconds)
             self._called = time.perf_counter()
+            release_freed_memory()
             self._call("on_first_step", self.progress.examples)
         for name, value in losses.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
