@@ -75,7 +75,7 @@ pytest: venv  ## Run the test suite alone
 docs: venv  ## Regenerate the reference pages under docs/reference from the code
 	$(BIN)/python docs/generate_reference.py
 
-benchmark: venv  ## Measure training throughput against hand-written loops (see docs/explanation/speed.md)
+benchmark: venv  ## Measure training throughput against hand-written loops
 	$(BIN)/python benchmarks/train_throughput.py
 
 # Keeps the pinned versions where pyproject.toml allows them; `make lock UPGRADE=--upgrade` takes the newest.
