@@ -111,7 +111,8 @@ def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -
     else:
         tell("learning vocabularies and statistics")
         encoder = _fit_features(data)
-    network = _network(config, encoder)
+    moments = {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels}
+    network = _network(config, encoder, moments)
     notes: tuple[str, ...] = ()
     if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
         notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
@@ -140,10 +141,13 @@ def _label_columns(data: BoundDataset) -> list[str]:
     return [label.column for label in data.train.labels]
 
 
-def _network(config: PipelineConfig, encoder: Encoder) -> Network:
+def _network(
+    config: PipelineConfig, encoder: Encoder, label_moments: Mapping[str, tuple[float, float]] | None = None
+) -> Network:
     keras.utils.set_random_seed(config.training.seed)
     item = _item_feature(config)
-    return build_network(config, encoder.schema, encoder.counts(item) if item is not None else None)
+    counts = encoder.counts(item) if item is not None else None
+    return build_network(config, encoder.schema, counts, label_moments)
 
 
 def _fitted(run: RunFolder) -> bool:

@@ -156,6 +156,9 @@ class RegressionTask(TaskConfig):
     default_metrics: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
     type: Literal["regression"] = "regression"
+    normalize: bool = True
+    """Learn the label's distance from its mean in standard deviations (losses and their options count in them too);
+    predictions and metrics are in the label's own units."""
 
 
 class MulticlassTask(TaskConfig):

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easyrec.config.expressions import Column, Expression, columns
-from easyrec.config.tasks import BinaryTask, MulticlassTask, TaskConfig
+from easyrec.config.tasks import BinaryTask, MulticlassTask, RegressionTask, TaskConfig
 from easyrec.data.column_types import is_text
 from easyrec.data.expressions import to_arrow
 from easyrec.errors import DataError, SchemaError
+from easyrec.features.statistics import Moments
 
 Mask = NDArray[np.bool_]
 
@@ -47,13 +48,15 @@ class Label:
         task: Name of the task.
         config: The task.
         expression: What it is read from, or None for 1 in every row.
-        seen: For binary tasks, how many rows of label 0 and of label 1 there were.
+        seen: For binary tasks, how many rows of label 0 and of label 1 the latest pass met.
+        moments: For regression tasks, mean and deviation of the labels that the latest pass met.
     """
 
     task: str
     config: TaskConfig
     expression: Expression | None
     seen: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    moments: Moments = field(default_factory=Moments)
 
     @property
     def column(self) -> str:
@@ -75,8 +78,14 @@ class Label:
         values.wrong |= ~values.missing & ~allowed
         return values
 
+    def begin(self) -> None:
+        """Forgets what earlier passes met."""
+        self.seen, self.moments = {0: 0, 1: 0}, Moments()
+
     def count(self, numbers: NDArray[np.float32]) -> None:
-        """Remembers which classes of a binary task there were."""
+        """Remembers which classes of a binary task there were, and how large the labels of a regression task are."""
+        if isinstance(self.config, RegressionTask):
+            self.moments.update(numbers)
         if isinstance(self.config, BinaryTask):
             ones = int(np.count_nonzero(numbers))
             self.seen[1] += ones

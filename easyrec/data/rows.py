@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -126,7 +126,7 @@ class Rows:
         self.negatives: Negatives | None = None
         self.shuffle = True
         self.after_pass: Callable[[], None] | None = None
-        self.labels = [replace(label, seen={0: 0, 1: 0}) for label in plan.labels]
+        self.labels = [Label(label.task, label.config, label.expression) for label in plan.labels]
         self._plan = plan
         self.split = split
         self._held_out = part == "eval"
@@ -182,7 +182,7 @@ class Rows:
         plan = self._plan
         report = PassReport()
         for label in self.labels:
-            label.seen = {0: 0, 1: 0}
+            label.begin()
         built = {history.name for history in plan.histories}
         special = {label.column for label in plan.labels} | {"weight"} | built
         raw = [name for name in wanted if name not in special or name in plan.columns]

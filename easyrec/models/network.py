@@ -26,7 +26,7 @@ from easyrec.models.inputs import ModelInputs, matching_features, table_owner
 from easyrec.models.naming import below, stable_names
 from easyrec.models.retrieval import ItemSampling, Towers
 from easyrec.models.sides import SideSplit, number_columns
-from easyrec.models.tasks import Head, RetrievalHead
+from easyrec.models.tasks import Head, RegressionHead, RetrievalHead
 
 Tensors = dict[str, tf.Tensor]
 Logits = dict[str, "tf.Tensor | Towers"]
@@ -67,6 +67,7 @@ class Network(tf.Module):
         self.inputs = inputs
         self.model = model
         self.heads = dict(heads)
+        self._head_layers = [head.layer for head in self.heads.values() if head.layer is not None]
         self._sides = sides
         self._sampling = sampling
 
@@ -192,8 +193,8 @@ class Network(tf.Module):
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Dense weights and state: kernels, moving averages, seeds of dropout; not the embedding tables."""
-        return [*self.inputs.variables, *self.model.variables]
+        """Dense weights and state: kernels, moving averages, seeds of dropout, label scales; not the tables."""
+        return [variable for layer in self._layers() for variable in layer.variables]
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:
@@ -202,14 +203,13 @@ class Network(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """`variables` by names that depend on the architecture only, not on what else the process has created."""
-        paths = [
-            below(layer.name, variable.path)
-            for layer in (self.inputs, self.model)
-            for variable in layer.variables
-        ]
+        paths = [below(layer.name, variable.path) for layer in self._layers() for variable in layer.variables]
         return dict(zip(stable_names(paths), self.variables, strict=True))
 
     # Parts.
+
+    def _layers(self) -> list[keras.layers.Layer]:
+        return [self.inputs, self.model, *self._head_layers]
 
     def _model_inputs(self, activations: Mapping[str, tf.Tensor], numbers: tf.Tensor | None) -> ModelInputs:
         if numbers is None:
@@ -247,7 +247,10 @@ class Network(tf.Module):
 
 
 def build_network(
-    config: PipelineConfig, schema: FeatureSchema, item_counts: npt.NDArray[Any] | None = None
+    config: PipelineConfig,
+    schema: FeatureSchema,
+    item_counts: npt.NDArray[Any] | None = None,
+    label_moments: Mapping[str, tuple[float, float]] | None = None,
 ) -> Network:
     """The network that a configuration describes, with fresh weights drawn from `training.seed`.
 
@@ -255,12 +258,18 @@ def build_network(
         config: A resolved configuration.
         schema: The features of an encoded batch.
         item_counts: Training rows by id of the item key's feature, for retrieval losses that correct for them.
+        label_moments: Mean and standard deviation of the training labels, by regression task; not needed where the
+            weights come from a checkpoint.
 
     Raises:
         ConfigError: Features, model and tasks do not fit each other.
     """
     heads: dict[str, Head] = {name: TASKS.build(task, name) for name, task in config.tasks.items()}
     _require_towers(config, heads)
+    for name, (mean, deviation) in (label_moments or {}).items():
+        head = heads[name]
+        if isinstance(head, RegressionHead) and head.scale is not None:
+            head.scale.adapt(mean, deviation)
     used = schema.select(matching_features(schema, config.model.features, "model.features"))
     with _seeded(config.training.seed):
         model: RecModel = MODELS.build(

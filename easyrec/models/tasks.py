@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
+import keras
 import tensorflow as tf
 
-from easyrec.config.tasks import LOSSES, MulticlassTask, TaskConfig
+from easyrec.config.tasks import LOSSES, MulticlassTask, RegressionTask, TaskConfig
 from easyrec.errors import DataError
 from easyrec.models.retrieval import Towers
 
@@ -26,6 +27,7 @@ class Head:
     Attributes:
         units: How many logits a row has.
         metrics: Names of the metrics to report, as in `evaluation`.
+        layer: A layer whose weights belong to the head, or None.
     """
 
     units: int = 1
@@ -37,6 +39,7 @@ class Head:
         self.name = name
         self.metrics = config.effective_metrics
         loss = config.effective_loss
+        self.layer: keras.layers.Layer | None = None
         self._loss = partial(LOSSES[loss.type].load(), **loss.model_dump(exclude={"type"}))
 
     def labels(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor | None:
@@ -69,12 +72,49 @@ class BinaryHead(Head):
         return tf.sigmoid(logits[:, 0])
 
 
+@keras.saving.register_keras_serializable(package="easyrec")
+class LabelScale(keras.layers.Layer):
+    """Mean and standard deviation of a label, as weights that training does not move; 0 and 1 until they are set.
+
+    They are weights so that checkpoints and bundles carry them.
+    """
+
+    def __init__(self, name: str = "label_scale") -> None:
+        super().__init__(name=name, trainable=False)
+        self.mean = self.add_weight(name="mean", shape=(), initializer="zeros", trainable=False)
+        self.deviation = self.add_weight(name="deviation", shape=(), initializer="ones", trainable=False)
+        self.built = True
+
+    def adapt(self, mean: float, deviation: float) -> None:
+        """Sets both; a label that never changes keeps the deviation 1."""
+        self.mean.assign(mean)
+        self.deviation.assign(deviation or 1.0)
+
+    def standardize(self, labels: tf.Tensor) -> tf.Tensor:
+        """(label - mean) / deviation, [B]."""
+        return (labels - self.mean) / self.deviation
+
+    def restore(self, values: tf.Tensor) -> tf.Tensor:
+        """The inverse of `standardize`, [B]."""
+        return values * self.deviation + self.mean
+
+
 class RegressionHead(Head):
-    """A number."""
+    """A number. Unless `normalize` is off, the logit is its distance from the label's mean in standard deviations."""
+
+    def __init__(self, config: RegressionTask, name: str) -> None:
+        super().__init__(config, name)
+        self.scale = LabelScale() if config.normalize else None
+        self.layer = self.scale
+
+    def loss(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """The loss of each row [B], from labels [B] and logits [B, 1]."""
+        return super().loss(labels if self.scale is None else self.scale.standardize(labels), logits)
 
     def predict(self, logits: tf.Tensor) -> tf.Tensor:
         """The value, [B]."""
-        return logits[:, 0]
+        values = logits[:, 0]
+        return values if self.scale is None else self.scale.restore(values)
 
 
 class MulticlassHead(Head):

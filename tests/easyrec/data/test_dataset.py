@@ -148,6 +148,14 @@ def test_labels_are_columns_or_expressions(
     assert data.report.as_dict()["train"]["dropped"] == dropped
 
 
+def test_a_pass_knows_the_mean_and_deviation_of_a_number(write: Write, bind: Bind) -> None:
+    data = bound_label(write, bind, [1.0, None, 4.0, 7.0], type="regression")
+    for _ in range(2):  # each pass begins anew
+        list(data.train.chunks(columns=["label/y"]))
+        moments = data.train.labels[0].moments
+        assert (moments.count, moments.mean, moments.deviation) == (3, 4.0, pytest.approx(6**0.5))
+
+
 def test_a_retrieval_task_without_a_label_takes_every_row(write: Write, bind: Bind) -> None:
     data = bind({"train": write(LOG), **KEYS}, tasks={"chosen": {"type": "retrieval"}}, model="two_tower")
     assert column(data.train.chunks(), "label/chosen") == [1.0] * 5

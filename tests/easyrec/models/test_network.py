@@ -209,3 +209,30 @@ def test_a_model_of_another_package_joins_by_registration():
         np.testing.assert_array_equal(second.predict(data)["liked"], first.predict(data)["liked"])
     finally:
         MODELS.unregister("product")
+
+
+def test_a_regression_is_learned_in_standard_deviations_and_predicted_in_units_of_the_label():
+    tasks = {"rating": {"type": "regression", "loss": {"type": "huber", "delta": 0.5}}}
+    config = suite.config("fm", tasks)
+    net = suite.spread(build_network(config, suite.SCHEMA, suite.ITEM_COUNTS, {"rating": (3000.0, 200.0)}))
+    values = np.array([2900, 3000, 3500, 0], np.float32)
+    data = suite.tensors({**suite.batch(4), "label/rating": values})
+    logits = net.forward(data)["rating"][:, 0].numpy()
+    np.testing.assert_allclose(net.predict(data)["rating"], 3000 + 200 * logits, rtol=1e-6)
+    error = np.abs(logits - (values - 3000) / 200)
+    expected = np.mean(np.where(error <= 0.5, 0.5 * error**2, 0.5 * (error - 0.25)))
+    assert _loss(net, data)[1]["rating"] == pytest.approx(expected, rel=1e-5)
+    raw = {"rating": {**tasks["rating"], "normalize": False}}
+    plain = build_network(suite.config("fm", raw), suite.SCHEMA, None, {"rating": (3000.0, 200.0)})
+    np.testing.assert_array_equal(plain.predict(data)["rating"], plain.forward(data)["rating"][:, 0])
+
+
+def test_the_scale_of_a_label_is_kept_with_the_weights_and_not_trained():
+    net = build_network(
+        suite.config("fm", {"rating": "regression"}), suite.SCHEMA, None, {"rating": (7.0, 0.0)}
+    )
+    named = net.named_variables()
+    scale = {name: float(named[f"label_scale/{name}"]) for name in ("mean", "deviation")}
+    assert scale == {"mean": 7.0, "deviation": 1.0}  # a label that never changes
+    trained = {id(variable) for variable in net.trainable_variables}
+    assert not trained & {id(named[f"label_scale/{name}"]) for name in scale}
