@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from easyrec.config.base import OneOf, StrictModel
 from easyrec.config.data import DataConfig
@@ -14,6 +14,9 @@ from easyrec.config.locations import Locations
 from easyrec.config.models import MODELS, ModelConfig
 from easyrec.config.tasks import TASKS, TaskConfig
 from easyrec.config.training import TrainingConfig
+
+
+_FEWEST_RESAMPLES = 40
 
 
 class EvaluationConfig(StrictModel):
@@ -33,6 +36,15 @@ class EvaluationConfig(StrictModel):
     """Bootstrap resamples for confidence intervals; 0 for none."""
     max_users: int | None = Field(None, ge=1)
     """Rank for at most this many users, drawn at random."""
+
+    @field_validator("resamples")
+    @classmethod
+    def _enough_for_the_tails(cls, value: int) -> int:
+        if 0 < value < _FEWEST_RESAMPLES:
+            raise ValueError(
+                f"the ends of a 95 % interval need at least {_FEWEST_RESAMPLES} resamples; 0 computes no intervals"
+            )
+        return value
 
 
 class ExportConfig(StrictModel):

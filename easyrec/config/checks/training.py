@@ -23,14 +23,18 @@ def metrics_to_watch_exist(config: PipelineConfig) -> Findings:
     ]
     if training.early_stopping is not None:
         watched.append((("training", "early_stopping", "metric"), training.early_stopping.metric))
-        if config.data.eval is None and config.data.split is None:
-            yield (
-                ("training", "early_stopping"),
-                "early stopping watches evaluation rows; give `data.eval` or `data.split`",
-            )
+    measured = config.data.eval is not None or config.data.split is not None
+    if training.early_stopping is not None and not measured:
+        yield (
+            ("training", "early_stopping"),
+            "early stopping watches evaluation rows; give `data.eval` or `data.split`",
+        )
     for path, name in watched:
         if name is not None:
-            yield from _watchable(path, name, config)
+            found = list(_watchable(path, name, config))
+            yield from found
+            if not found and not measured and path[1] == "checkpoints":
+                yield path, f"{name!r} is measured on evaluation rows; give `data.eval` or `data.split`"
 
 
 def _watchable(path: Path, name: str, config: PipelineConfig) -> Findings:

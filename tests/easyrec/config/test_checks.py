@@ -158,6 +158,13 @@ def test_every_rule_says_what_it_holds():
             "training.checkpoints.metric",
             "list it in `tasks.liked.metr",
         ),
+        (
+            "training.checkpoints",
+            {"metric": "liked/auc"},
+            "training.checkpoints.metric",
+            "give `data.eval` or `data.split`",
+        ),
+        ("evaluation.resamples", 39, "evaluation.resamples", "at least 40 resamples"),
         ("evaluation.k", [5, 0], "evaluation.k.1", "lengths are 1 or more"),
         ("evaluation.k", [], "evaluation.k", "give one or more lengths"),
         ("evaluation.k", [5, 5], "evaluation.k", "the length 5 is given 2 times"),
@@ -199,7 +206,11 @@ def test_one_thing_wrong(small, path, value, where, message):
         ("user", {"features.recent.history": {}}, "features.recent.history"),
         ("time", {"features.recent.history": {}}, "features.recent.history"),
         ("user", {"evaluation.ranking": True}, "evaluation.ranking"),
-        ("item", {"training.checkpoints": {"metric": "ranking/ndcg@10"}}, "training.checkpoints.metric"),
+        (
+            "item",
+            {"data.split": {"type": "random"}, "training.checkpoints": {"metric": "ranking/ndcg@10"}},
+            "training.checkpoints.metric",
+        ),
         ("user", {"model": "two_tower", "tasks.liked": "retrieval"}, "tasks.liked"),
     ],
 )
