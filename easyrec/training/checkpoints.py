@@ -31,7 +31,8 @@ from easyrec.errors import CheckpointError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_FOLDER = re.compile(r"step-(\d{10})")
+# A step that is saved again gets a suffix: nothing whole is removed before the new one is.
+_FOLDER = re.compile(r"step-(\d{10})(?:\.(\d+))?")
 _TEMPORARY = ".writing-"
 _READ_BYTES = 1 << 20
 
@@ -164,15 +165,13 @@ class CheckpointStore:
         Raises:
             CheckpointError: The disk is full or cannot be written; earlier checkpoints are untouched.
         """
-        final = self.directory / f"step-{progress.step:010d}"
+        final = self._free_path(progress.step)
         temporary = self.directory / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
             temporary.mkdir()
             manifest = _write(temporary, variables, progress, extra or {})
-            if final.exists():
-                shutil.rmtree(final)
             os.replace(temporary, final)
             _flush_directory(self.directory)
         except OSError as error:
@@ -191,15 +190,12 @@ class CheckpointStore:
 
     def all(self) -> list[Checkpoint]:
         """Complete checkpoints, oldest first; folders without a readable manifest are passed over."""
-        if not self.directory.is_dir():
-            return []
         found = []
-        for path in sorted(self.directory.iterdir()):
-            if _FOLDER.fullmatch(path.name):
-                try:
-                    found.append(open_checkpoint(path))
-                except CheckpointError:
-                    continue
+        for _, _, path in self._folders():
+            try:
+                found.append(open_checkpoint(path))
+            except CheckpointError:
+                continue
         return found
 
     def latest(self) -> Checkpoint | None:
@@ -234,11 +230,25 @@ class CheckpointStore:
             )
         return chosen
 
+    def _free_path(self, step: int) -> Path:
+        taken = [again for known, again, _ in self._folders() if known == step]
+        return self.directory / (f"step-{step:010d}" + (f".{max(taken) + 1}" if taken else ""))
+
+    def _folders(self) -> list[tuple[int, int, Path]]:
+        """Step, how often it had been saved before, and folder; in order."""
+        if not self.directory.is_dir():
+            return []
+        matches = ((_FOLDER.fullmatch(path.name), path) for path in self.directory.iterdir())
+        return sorted((int(match[1]), int(match[2] or 0), path) for match, path in matches if match)
+
     def _prune(self) -> None:
         checkpoints = self.all()
+        by_step = {checkpoint.step: checkpoint for checkpoint in checkpoints}
         best = self.best()
-        for checkpoint in checkpoints[: -self.keep]:
-            if best is None or checkpoint.step != best.step:
+        kept = {checkpoint.path for checkpoint in list(by_step.values())[-self.keep :]}
+        kept |= set() if best is None else {by_step[best.step].path}
+        for checkpoint in checkpoints:
+            if checkpoint.path not in kept:
                 # Out of sight first: a crash in the middle must not leave half a checkpoint under its name.
                 doomed = self.directory / f"{_TEMPORARY}{uuid.uuid4().hex}"
                 os.replace(checkpoint.path, doomed)

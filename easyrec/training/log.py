@@ -26,6 +26,7 @@ class RunLog:
 
     def __init__(self, path: Path, tensorboard: Path | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _cut_half_a_line(path)
         self._file: TextIO = path.open("a", encoding="utf-8")
         self._writer = tf.summary.create_file_writer(str(tensorboard)) if tensorboard else None
 
@@ -52,6 +53,14 @@ class RunLog:
                 for key, value in values.items():
                     if isinstance(value, int | float) and key != "time":
                         tf.summary.scalar(f"{event}/{key}", value)
+
+
+def _cut_half_a_line(path: Path) -> None:
+    """Removes what a killed process left behind the last whole line."""
+    if path.exists():
+        with path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
 
 
 def _plain(value: Any) -> Any:

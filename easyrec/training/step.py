@@ -81,8 +81,9 @@ class TrainStep:
         return function(batch, lookup, tf.constant(factor, tf.float32))
 
     def _build(self, batch: Tensors, lookup: Lookup, full: bool) -> Callable[..., Tensors]:
+        ragged = ragged_keys(batch)
         signature = (
-            {key: _spec(value, full and not ragged(key)) for key, value in batch.items()},
+            {key: _spec(value, full and key not in ragged) for key, value in batch.items()},
             {key: _spec(value, full=False) for key, value in lookup.items()},
             tf.TensorSpec([], tf.float32),
         )
@@ -97,7 +98,7 @@ class TrainStep:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(rows)
                 activations = embeddings.expand(rows, lookup)
-            fixed = {key: value for key, value in batch.items() if not ragged(key)}
+            fixed = {key: value for key, value in batch.items() if key not in ragged}
             losses, upstream = dense(activations, fixed, factor)
             targets = {key: activations[key] for key in upstream}
             gradients = tape.gradient(targets, rows, output_gradients=upstream)
@@ -137,15 +138,17 @@ class TrainStep:
 
 def batch_rows(batch: Mapping[str, Any]) -> int:
     """B of an encoded batch."""
-    for key, value in batch.items():
-        if not key.endswith(("/values", "/weights")):
-            return int(value.shape[0])
-    raise ValueError(f"a batch without rows: {sorted(batch)}")
+    ragged = ragged_keys(batch)
+    one_per_row = (key for key in batch if key not in ragged or key.endswith("/row_lengths"))
+    return int(batch[next(one_per_row)].shape[0])
 
 
-def ragged(key: str) -> bool:
-    """Whether this key of an encoded batch belongs to a multi-valued feature."""
-    return key.endswith(("/values", "/row_lengths", "/weights"))
+def ragged_keys(batch: Mapping[str, Any]) -> frozenset[str]:
+    """The keys of an encoded batch that belong to multi-valued features; a task may be called `values`, too."""
+    features = {key.removesuffix("/row_lengths") for key in batch if key.endswith("/row_lengths")}
+    features = {feature for feature in features if f"{feature}/values" in batch}
+    parts = ("values", "row_lengths", "weights")
+    return frozenset(f"{feature}/{part}" for feature in features for part in parts) & batch.keys()
 
 
 def _spec(value: tf.Tensor, full: bool) -> tf.TensorSpec:

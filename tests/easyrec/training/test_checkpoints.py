@@ -78,6 +78,26 @@ def test_best_can_mean_smallest_and_the_earliest_of_equals(tmp_path):
     assert store.best().step == 2
 
 
+def test_a_step_saved_again_replaces_the_first_only_when_it_is_whole(tmp_path, monkeypatch):
+    store = CheckpointStore(tmp_path)
+    store.save(state(**example()), Progress(step=7, epoch=0))
+    before = set(tmp_path.iterdir())
+    seen = []
+    prune = CheckpointStore._prune
+
+    def look(self):
+        seen.append(before <= set(tmp_path.iterdir()))
+        prune(self)
+
+    monkeypatch.setattr(CheckpointStore, "_prune", look)
+    for epoch in (1, 2):
+        store.save(state(**example()), Progress(step=7, epoch=epoch, monitor=monitor(0.5)))
+    assert seen[0]
+    (only,) = store.all()
+    assert only.progress.epoch == 2
+    assert store.best().path == store.latest().path == only.path
+
+
 def test_without_an_evaluation_the_best_is_the_latest(tmp_path):
     store = CheckpointStore(tmp_path)
     assert store.best() is None
