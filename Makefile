@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Processes that share the tests, each about 2 GB; a file's tests stay together, so that what they share is made once.
+WORKERS ?= 2
 # Extra arguments for pytest, for example: make pytest ARGS="tests/easyrec/config -x"
 ARGS ?=
 SOURCES := easyrec evaluation tests docs benchmarks
@@ -70,7 +72,7 @@ imports: venv  ## Check the direction of imports with import-linter
 	$(BIN)/lint-imports
 
 pytest: venv  ## Run the test suite alone
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 docs: venv  ## Regenerate the reference pages under docs/reference from the code
 	$(BIN)/python docs/generate_reference.py
