@@ -104,8 +104,8 @@ def notes_of(prepared: Prepared) -> list[str]:
     notes = list(prepared.notes)
     if prepared.config.data.negatives is not None:
         notes.append(
-            "sampled negatives make scores lower than the rates observed in the evaluation rows: they rank items, and are "
-            "no calibrated probabilities"
+            "sampled negatives make scores lower than the rates observed in the evaluation rows: they rank items, and "
+            "are no calibrated probabilities"
         )
     return [*notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
 
