@@ -22,6 +22,7 @@ from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
 from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
 from easyrec.training.checkpoints import CheckpointStore
+from easyrec.training.optimizers import dense_optimizer
 from easyrec.training.warm_start import warm_start
 
 ConfigSource = PipelineConfig | Mapping[str, Any] | str | Path
@@ -103,14 +104,20 @@ def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared
 
 
 def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
-    """Everything that training needs, with nothing of the run's folder changed but its prepared data."""
+    """Everything that training needs, with nothing of the run's folder changed but its prepared data.
+
+    What is wrong with the data or the configuration comes to light here, before a run that is there is replaced.
+    """
     config = data.config
+    dense_optimizer(config.training.optimizer.dense)  # options that Keras refuses
     if continued and _fitted(run):
         encoder = Encoder.load(config, run.features)
         _read_through(data.train.chunks(columns=_label_columns(data)))
     else:
         tell("learning vocabularies and statistics")
         encoder = _fit_features(data)
+    if data.eval is not None:
+        _read_through(data.eval.chunks(columns=_label_columns(data)))
     moments = {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels}
     network = _network(config, encoder, moments)
     notes: tuple[str, ...] = ()

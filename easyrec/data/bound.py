@@ -78,6 +78,9 @@ class BoundDataset:
             self.eval = Rows("eval", evaluation, plan, None, "train")
         elif split is not None:
             self.eval = Rows("eval", train, plan, split, "eval")
+        for part in (self.train, self.eval):
+            if part is not None:
+                part.check_columns()
         self._build_histories()
         if config.data.negatives is not None:
             self.train.negatives = self._negatives(config.data.negatives)

@@ -157,6 +157,16 @@ class Rows:
         names += [label.column for label in plan.labels]
         return [*names, "weight"] if plan.weight is not None else names
 
+    def check_columns(self) -> None:
+        """Whether the data have all columns that chunks, labels and conditions are made of.
+
+        Raises:
+            SchemaError: One is missing; the nearest is named.
+        """
+        plan = self._plan
+        conditions = self._condition_columns(plan.where)
+        self._stored({*plan.outputs, *self._answer_columns(), *conditions})
+
     def select(self, columns: Sequence[str], extras: Mapping[str, Expression]) -> Iterator[pa.Table]:
         """Columns and values of expressions for all rows with a label, in the order of the files, beside positions."""
         yield from self._pass(None, list(columns), extras, labels=True)

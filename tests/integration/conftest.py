@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ def refused(cli) -> Callable[..., str]:
     def run(*arguments: object, code: int = 1) -> str:
         outcome = cli(*arguments)
         assert outcome.code == code, outcome.err
-        assert outcome.err.count("error: ") == 1, outcome.err
+        assert len(re.findall("^error: ", outcome.err, re.MULTILINE)) == 1, outcome.err
         assert "internal error" not in outcome.err
         assert "Traceback" not in outcome.err
         return outcome.err
@@ -76,14 +77,14 @@ def refused(cli) -> Callable[..., str]:
 
 @pytest.fixture
 def small_disk(tmp_path) -> Iterator[Path]:
-    """A file system of 8 MiB; only root can make one."""
+    """A file system of 4 MiB; only root can make one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount")
     if os.geteuid() != 0 or mount is None:
         pytest.skip("only root can mount a small file system")
     made = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, text=True, check=False
+        [mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
         pytest.skip(f"no small file system can be mounted here: {made.stderr.strip()}")
