@@ -13,49 +13,35 @@ saving needs no second copy of a table.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from easyrec.errors import CheckpointError
+from easyrec.training.array_files import (
+    DAMAGED,
+    READ_BYTES,
+    Array,
+    Variable,
+    file_name,
+    flush_directory,
+    verify_file,
+    write_array,
+)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 # A step that is saved again gets a suffix: nothing whole is removed before the new one is.
 _FOLDER = re.compile(r"step-(\d{10})(?:\.(\d+))?")
 _TEMPORARY = ".writing-"
-_READ_BYTES = 1 << 20
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One array of the state, read and written in slices along its first axis.
-
-    Attributes:
-        name: Its name, unique in the state.
-        shape: Its shape.
-        dtype: Its NumPy type.
-        read: Yields its slices in order (a scalar as one array without axes).
-        write: Overwrites it with an array of this shape.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[], Iterator[Array]]
-    write: Callable[[Array], None]
 
 
 @dataclass(frozen=True)
@@ -112,7 +98,7 @@ class Checkpoint:
             CheckpointError: One is missing or has changed.
         """
         for entry in self.manifest["arrays"].values():
-            _verify(self.path / entry["file"], entry)
+            verify_file(self.path / entry["file"], entry)
 
     def array(self, name: str, *, verify: bool = True) -> Array:
         """One array, mapped into memory.
@@ -125,19 +111,16 @@ class Checkpoint:
             raise CheckpointError(f"{self.path}: the checkpoint has no array {name!r}")
         path = self.path / entry["file"]
         if verify:
-            _verify(path, entry)
+            verify_file(path, entry)
         try:
-            array = np.load(path, mmap_mode="r" if entry["bytes"] > _READ_BYTES else None, allow_pickle=False)
+            array = np.load(path, mmap_mode="r" if entry["bytes"] > READ_BYTES else None, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise CheckpointError(f"{path}: cannot be read: {error}. {_OTHER}") from error
+            raise CheckpointError(f"{path}: cannot be read: {error}. {DAMAGED}") from error
         if list(array.shape) != entry["shape"]:
             raise CheckpointError(
-                f"{path}: has shape {list(array.shape)}, {MANIFEST} says {entry['shape']}. {_OTHER}"
+                f"{path}: has shape {list(array.shape)}, {MANIFEST} says {entry['shape']}. {DAMAGED}"
             )
         return array
-
-
-_OTHER = "The checkpoint is damaged; choose another one or train again"
 
 
 class CheckpointStore:
@@ -173,7 +156,7 @@ class CheckpointStore:
             temporary.mkdir()
             manifest = _write(temporary, variables, progress, extra or {})
             os.replace(temporary, final)
-            _flush_directory(self.directory)
+            flush_directory(self.directory)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             latest = self.latest()
@@ -279,7 +262,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         raise CheckpointError(f"{path}: has checkpoint format {version}, this version reads {FORMAT}")
     missing = [file for file in files if not (path / file).is_file()]
     if missing:
-        raise CheckpointError(f"{path / missing[0]}: is missing. {_OTHER}")
+        raise CheckpointError(f"{path / missing[0]}: is missing. {DAMAGED}")
     return Checkpoint(path, manifest)
 
 
@@ -322,9 +305,9 @@ def _write(
     arrays: dict[str, Any] = {}
     files: set[str] = set()
     for variable in variables:
-        file = _file_name(variable.name, files)
+        file = file_name(variable.name, files)
         with (folder / file).open("wb") as stream:
-            digest, size = _write_array(stream, variable)
+            digest, size = write_array(stream, variable)
             stream.flush()
             os.fsync(stream.fileno())
         arrays[variable.name] = {
@@ -339,7 +322,7 @@ def _write(
         json.dump(manifest, text, indent=1)
         text.flush()
         os.fsync(text.fileno())
-    _flush_directory(folder)
+    flush_directory(folder)
     return manifest
 
 
@@ -349,59 +332,3 @@ def _plain(progress: Progress) -> dict[str, Any]:
         plain["monitor"] = {**plain["monitor"], "value": None}
     plain["metrics"] = {name: value for name, value in plain["metrics"].items() if np.isfinite(value)}
     return plain
-
-
-class _Hashing:
-    """A file that hashes what is written to it."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream = stream
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return self.stream.write(data)
-
-
-def _write_array(stream: BinaryIO, variable: Variable) -> tuple[str, int]:
-    """Writes an array in NumPy's format; returns its sha256 and size."""
-    hashing = _Hashing(stream)
-    header = {"descr": variable.dtype.str, "fortran_order": False, "shape": variable.shape}
-    np.lib.format.write_array_header_1_0(hashing, header)
-    for part in variable.read():
-        hashing.write(np.ascontiguousarray(part, variable.dtype).reshape(-1).view(np.uint8).data)
-    return hashing.digest.hexdigest(), hashing.size
-
-
-def _verify(path: Path, entry: Mapping[str, Any]) -> None:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while data := stream.read(_READ_BYTES):
-                digest.update(data)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}. {_OTHER}") from error
-    if digest.hexdigest() != entry["sha256"]:
-        raise CheckpointError(
-            f"{path}: its content has changed since it was written (sha256 differs). {_OTHER}"
-        )
-
-
-def _file_name(name: str, taken: set[str]) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]", "_", name.replace("/", "__"))[:150]
-    file, count = f"{stem}.npy", 1
-    while file.casefold() in taken:
-        file, count = f"{stem}-{count}.npy", count + 1
-    taken.add(file.casefold())
-    return file
-
-
-def _flush_directory(path: Path) -> None:
-    """Makes a rename or new files in a folder survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

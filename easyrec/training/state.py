@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from easyrec.embedding.layout import Table
 from easyrec.embedding.table import SLICE_ROWS, ShardedTable
-from easyrec.training.checkpoints import Array, Variable
+from easyrec.training.array_files import Array, Variable
 from easyrec.training.step import TrainableNetwork, TrainStep
 
 

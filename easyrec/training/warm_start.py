@@ -25,7 +25,8 @@ from easyrec.errors import CheckpointError
 from easyrec.features.counting import as_text
 from easyrec.features.encoder import Encoder
 from easyrec.features.vocabulary import HashVocabulary, IntegerVocabulary, TableVocabulary, Vocabulary
-from easyrec.training.checkpoints import MANIFEST, Array, Checkpoint, CheckpointStore, open_checkpoint
+from easyrec.training.array_files import Array
+from easyrec.training.checkpoints import MANIFEST, Checkpoint, CheckpointStore, open_checkpoint
 from easyrec.training.step import TrainableNetwork
 
 Places = npt.NDArray[np.int64]

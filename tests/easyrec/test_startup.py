@@ -12,8 +12,12 @@ from easyrec.startup import quiet_records, worth_showing
 ROOT = Path(__file__).parents[2]
 NOTICE = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
 INFO = "I0000 00:00:1796033405.012392   31076 port.cc:153] oneDNN custom operations are on.\n"
-OLD_INFO = "2026-01-01 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is ...\n"
-NO_DRIVER = "E0000 00:00:1796033419.846705   31235 cuda_platform.cc:52] failed call to cuInit: UNKNOWN ERROR (303)\n"
+OLD_INFO = (
+    "2026-01-01 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is ...\n"
+)
+NO_DRIVER = (
+    "E0000 00:00:1796033419.846705   31235 cuda_platform.cc:52] failed call to cuInit: UNKNOWN ERROR (303)\n"
+)
 ERROR = "E0000 00:00:1796033419.846705   31235 somewhere.cc:1] the disk is full\n"
 
 
@@ -22,7 +26,12 @@ def test_the_first_use_of_tensorflow_is_quiet(public):
     program = f"import easyrec\n{public}\nimport tensorflow as tf\ntf.linalg.matmul([[1.0]], [[1.0]])"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_CPP")}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -16,7 +16,8 @@ import pytest
 
 from easyrec.errors import CheckpointError
 from easyrec.training import checkpoints
-from easyrec.training.checkpoints import CheckpointStore, Progress, Variable, open_checkpoint, restore
+from easyrec.training.array_files import Variable
+from easyrec.training.checkpoints import CheckpointStore, Progress, open_checkpoint, restore
 
 
 def state(**arrays: np.ndarray) -> list[Variable]:
@@ -190,8 +191,8 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(tmp_path, monkey
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return checkpoints_write(stream, variable)
 
-    checkpoints_write = checkpoints._write_array
-    monkeypatch.setattr(checkpoints, "_write_array", full)
+    checkpoints_write = checkpoints.write_array
+    monkeypatch.setattr(checkpoints, "write_array", full)
     with pytest.raises(
         CheckpointError, match=r"No space left on device.*is whole: .*step-0000000001.*--resume"
     ):
@@ -203,13 +204,14 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(tmp_path, monkey
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_device_that_is_really_full(tmp_path):
     with Path("/dev/full").open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
-        checkpoints._write_array(stream, state(**example())[0])
+        checkpoints.write_array(stream, state(**example())[0])
 
 
 WRITER = """
 import sys, numpy as np
 sys.path.insert(0, {root!r})
-from easyrec.training.checkpoints import CheckpointStore, Progress, Variable
+from easyrec.training.array_files import Variable
+from easyrec.training.checkpoints import CheckpointStore, Progress
 array = np.zeros((64, 4096), np.float32)
 variables = [Variable(f"a{{i}}", array.shape, array.dtype, lambda: iter([array]), None) for i in range(20)]
 store, step = CheckpointStore({folder!r}, keep=2), 0
