@@ -25,9 +25,10 @@ from easyrec.data.join import KeyedTable, Side
 from easyrec.data.keys import KeyIndex
 from easyrec.data.labels import Label
 from easyrec.data.negatives import MAX_SEEN_PAIRS, NegativeSampler, SeenItems
+from easyrec.data.plan import Negatives, Plan
 from easyrec.data.report import DataReport
 from easyrec.data.row_groups import Source
-from easyrec.data.rows import Negatives, Plan, Rows
+from easyrec.data.rows import Rows
 from easyrec.data.splits import (
     MarkedSplit,
     RandomSplit,

@@ -20,6 +20,7 @@ class PassReport:
         unmatched: Rows whose key the user or item table lacks, by side; their columns are missing.
         negatives: Sampled rows added.
         complete: Whether the pass went to the end.
+        epoch: Whether it was an epoch of training: in random order, with sampled negatives where configured.
     """
 
     rows_read: int = 0
@@ -28,6 +29,7 @@ class PassReport:
     unmatched: Counter[str] = field(default_factory=Counter)
     negatives: int = 0
     complete: bool = False
+    epoch: bool = False
 
     def drop(self, reason: str, rows: int) -> None:
         """Counts rows that are left out."""

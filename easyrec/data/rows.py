@@ -11,73 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from easyrec.config.columns import ColumnInfo
-from easyrec.config.data import KeysConfig
 from easyrec.config.expressions import Expression
 from easyrec.config.expressions import columns as columns_of
 from easyrec.data.column_types import cast
 from easyrec.data.expressions import to_arrow
-from easyrec.data.history import BuiltHistory, HistoryColumn
-from easyrec.data.join import KeyedTable, Side
+from easyrec.data.history import BuiltHistory
+from easyrec.data.join import Side
 from easyrec.data.labels import Label, Mask, refuse, weight_values
-from easyrec.data.negatives import NegativeSampler
 from easyrec.data.order import pieces
+from easyrec.data.plan import Negatives, Plan, Positions
 from easyrec.data.report import PassReport
 from easyrec.data.row_groups import Source
 from easyrec.data.splits import Split
 from easyrec.errors import DataError, SchemaError, nearest
-
-Positions = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What training and evaluation rows share.
-
-    Attributes:
-        columns: All columns that features and expressions may use.
-        keys: Names of the key columns.
-        outputs: Columns of a chunk, histories not counted.
-        histories: Columns built from the interactions.
-        labels: One a task.
-        weight: Sample weight, or None.
-        where: Only rows for which this holds, or None.
-        tables: Joined tables by side.
-        on_error: What happens to rows with a wrong label or weight.
-    """
-
-    columns: Mapping[str, ColumnInfo]
-    keys: KeysConfig
-    outputs: Sequence[str]
-    histories: Sequence[HistoryColumn]
-    labels: Sequence[Label]
-    weight: Expression | None
-    where: Expression | None
-    tables: Mapping[Side, KeyedTable]
-    on_error: Literal["fail", "skip"]
-
-    def required_keys(self) -> list[str]:
-        """The user and item key, where there is one."""
-        return [key for key in (self.keys.user, self.keys.item) if key is not None]
-
-
-@dataclass(frozen=True)
-class Negatives:
-    """Sampled rows and where their item columns come from.
-
-    Attributes:
-        sampler: Draws items.
-        catalogue: One row an item: the key column and the columns that describe it.
-        find: Position of item keys in the catalogue, -1 for others.
-        where: Which rows get negatives, or None for all.
-        rows_added: How many rows an epoch gets.
-    """
-
-    sampler: NegativeSampler
-    catalogue: pa.Table
-    find: Callable[[pa.ChunkedArray], Positions]
-    where: Expression | None
-    rows_added: int
 
 
 @dataclass
@@ -111,7 +57,7 @@ class Rows:
     Attributes:
         name: `train` or `eval`.
         source: Where they lie; a split may leave only some of its rows here.
-        report: The latest complete pass.
+        report: The latest complete epoch of training, or else the latest complete pass.
         num_rows: Rows of the source, an upper bound of the rows here.
     """
 
@@ -211,11 +157,13 @@ class Rows:
                 chunk, answers = self._add_negatives(chunk, answers, negatives, seed)
                 report.negatives += chunk.table.num_rows - before
             yield self._assemble(chunk, wanted, answers, values)
-        self._finish(report)
+        self._finish(report, epoch=seed is not None)
 
-    def _finish(self, report: PassReport) -> None:
+    def _finish(self, report: PassReport, epoch: bool) -> None:
         report.complete = True
-        self.report = report
+        if epoch or not self.report.epoch:  # what training saw is not overwritten by a later look at the same rows
+            self.report = report
+            report.epoch = epoch
         if report.rows_used == 0:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in report.dropped.items())
             what = "no training rows are left" if self.name == "train" else "no evaluation rows are left"

@@ -3,71 +3,112 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pyarrow.compute as pc
 
 from easyrec.data.inference.findings import Choice, Findings
-from easyrec.data.inference.names import LABEL_WORDS, RATING_WORDS, is_unnamed, quoted, word_in
+from easyrec.data.inference.names import (
+    ANSWER_WORDS,
+    LABEL_WORDS,
+    NO_WORDS,
+    RATING_WORDS,
+    YES_WORDS,
+    has_name,
+    is_unnamed,
+    quoted,
+    word_in,
+)
 from easyrec.data.inference.profile import ColumnProfile, TableProfile
-from easyrec.errors import DataError
+from easyrec.errors import DataError, nearest
+
+_MOST_CLASSES = 50
+_SAY = "--label names another"
 
 
 def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None:
-    """Finds the label: what the user named, else 0/1 columns, ratings, a column of two words, or choices alone."""
-    columns = table.columns
+    """Finds the label.
+
+    It is what the user named; else a column that is called like one, a rating, a column of 0 and 1, a column of two
+    words, or, where users and items are known, the choices alone.
+
+    Raises:
+        DataError: There is none, or the one that the user named cannot be learned.
+    """
     if wanted is not None:
-        names = tuple(name for name in columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", wanted))
-        if not names:
-            raise DataError(
-                f"the label {wanted!r} names no column of the data; there are {', '.join(columns)}"
-            )
-        found.label_columns = names
-        if wanted in columns:
-            found.task_name = wanted
-            kind = "binary" if is_binary(columns[wanted]) else "regression"
-            found.task = Choice({"type": kind}, "as you said")
-        else:
-            found.task_name = "label"
-            condition = re.search(r"[<>=]|\b(in|is|and|or|not)\b", wanted) is not None
-            found.task = Choice(
-                {"type": "binary" if condition else "regression", "label": wanted}, "as you said"
-            )
+        _as_wanted(found, table, wanted)
         return
     taken = {choice.value for choice in found.keys.values()}
-    free = [column for column in columns.values() if column.name not in taken]
+    free = [column for column in table.columns.values() if column.name not in taken]
     binary = [column for column in free if is_binary(column)]
     named = [column for column in binary if word_in(column.name, LABEL_WORDS)]
-    ratings = [
-        column for column in free if _is_rating(column, unnamed="user" in found.keys and "item" in found.keys)
-    ]
-    two_words = [
-        column for column in free if column.kind == "string" and column.distinct == 2 and not column.missing
-    ]
+    words = [column for column in free if _is_two_words(column)]
+    words_named = [column for column in words if word_in(column.name, LABEL_WORDS)]
+    answers = [column for column in free if column.numbers and has_name(column.name, ANSWER_WORDS)]
+    pairs = {"user", "item"} <= found.keys.keys()
+    ratings = [column for column in free if _is_rating(column, pairs)]
     if named:
         _binary(found, named[0], "0 or 1, by its name what is to be predicted")
         found.others = [column.name for column in binary if column is not named[0]]
+    elif words_named:
+        _two_words(found, table, words_named[0])
+        found.others = [column.name for column in (*binary, *words) if column is not words_named[0]]
+    elif answers:
+        _number(found, answers[0], "by its name what is to be predicted")
+        found.others = [column.name for column in binary]
     elif ratings:
         _rating(found, table, ratings[0])
-    elif binary and is_unnamed(binary[0].name) and binary[0].name == next(iter(columns)):
+    elif binary and is_unnamed(binary[0].name) and binary[0].name == next(iter(table.columns)):
         _binary(found, binary[0], "0 or 1 in the first column")
-    elif binary and (len(binary) == 1 or binary[-1].name == list(columns)[-1]):
+    elif binary and (len(binary) == 1 or binary[-1].name == list(table.columns)[-1]):
         _binary(found, binary[-1], "0 or 1")
         found.others = [column.name for column in binary[:-1]]
-    elif two_words:
-        _two_words(found, table, two_words[-1])
-        found.others = [column.name for column in two_words[:-1]]
+    elif words:
+        chosen = next((column for column in reversed(words) if _yes(column) is not None), words[-1])
+        _two_words(found, table, chosen)
+        found.others = [column.name for column in words if column is not chosen]
     elif binary:
-        _binary(found, binary[0], "0 or 1")
+        _binary(found, binary[0], f"a guess ({_SAY}): 0 or 1")
         found.others = [column.name for column in binary[1:]]
-    elif "user" in found.keys and "item" in found.keys:
+    elif pairs:
         found.task_name = "chosen"
         found.task = Choice(
             {"type": "retrieval"}, "no column is a label, so each row is taken as an item that its user chose"
         )
     else:
         raise DataError(
-            f"no column looks like a label (0 or 1, a rating, two words); the columns are {', '.join(columns)}. "
+            f"no column looks like a label (0 or 1, a rating, two words); the columns are {', '.join(table.columns)}. "
             "Name it with --label, such as --label clicked or --label 'price > 10'"
+        )
+
+
+def _as_wanted(found: Findings, table: TableProfile, wanted: str) -> None:
+    """The label that the user named, a column or an expression."""
+    columns = table.columns
+    names = tuple(name for name in columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", wanted))
+    if wanted not in columns:
+        if not names:
+            raise DataError(
+                f"the label {wanted!r} names no column of the data; there are {', '.join(columns)}"
+                f"{nearest(wanted, columns)}"
+            )
+        condition = re.search(r"[<>=]|\b(in|is|and|or|not)\b", wanted) is not None
+        found.task_name, found.label_columns = "label", names
+        found.task = Choice({"type": "binary" if condition else "regression", "label": wanted}, "as you said")
+        return
+    column = columns[wanted]
+    if is_binary(column):
+        _binary(found, column, "as you said")
+    elif _is_two_words(column):
+        _two_words(found, table, column)
+    elif column.numbers is not None:
+        _number(found, column, "as you said")
+    else:
+        example = column.examples[0] if column.examples else ""
+        raise DataError(
+            f"the label {wanted!r} is neither a number nor one of two words, but {column.kind}, such as {example!r}. "
+            f"Give a condition, such as --label {shlex.quote(f'{quoted(wanted)} == {str(example)!r}')}, or a column "
+            "that numbers the classes from 0"
         )
 
 
@@ -79,11 +120,14 @@ def is_binary(column: ColumnProfile) -> bool:
     return numbers is not None and column.distinct == 2 and (numbers.low, numbers.high) == (0.0, 1.0)
 
 
-def _is_rating(column: ColumnProfile, unnamed: bool) -> bool:
+def _is_rating(column: ColumnProfile, pairs: bool) -> bool:
+    """Whether a column is a rating; where rows are no pairs of user and item, only the very word says so."""
     numbers = column.numbers
     if numbers is None or not 2 < column.distinct <= 101 or numbers.low < 0 or numbers.high > 100:
         return False
-    if unnamed and is_unnamed(column.name) and column.distinct <= 11 and numbers.high <= 10:
+    if not pairs:
+        return has_name(column.name, RATING_WORDS)
+    if is_unnamed(column.name) and column.distinct <= 11 and numbers.high <= 10:
         return True
     return word_in(column.name, RATING_WORDS)
 
@@ -116,15 +160,44 @@ def _rating(found: Findings, table: TableProfile, column: ColumnProfile) -> None
     found.label_columns = (column.name,)
 
 
+def _number(found: Findings, column: ColumnProfile, why: str) -> None:
+    """Classes numbered from 0, or else an amount."""
+    numbers = column.numbers
+    found.task_name, found.label_columns = column.name, (column.name,)
+    classes = column.distinct
+    from_zero = numbers is not None and (numbers.low, numbers.high) == (0, classes - 1)
+    if column.kind == "int" and from_zero and 2 < classes <= _MOST_CLASSES and not _is_rating(column, False):
+        found.task = Choice(
+            {"type": "multiclass", "classes": classes}, f"{why}; whole numbers from 0 to {classes - 1}"
+        )
+        return
+    bounds = "" if numbers is None else f"; from {numbers.low:g} to {numbers.high:g}"
+    found.task = Choice({"type": "regression"}, f"{why}{bounds}")
+
+
+def _is_two_words(column: ColumnProfile) -> bool:
+    return column.kind == "string" and column.distinct == 2
+
+
+def _yes(column: ColumnProfile) -> str | None:
+    """Which of two words means yes, when they are such words."""
+    words = {str(value).strip().lower().rstrip("."): str(value) for value in column.examples}
+    yes, no = YES_WORDS & words.keys(), NO_WORDS & words.keys()
+    return words[min(yes)] if len(yes) == 1 and (no or len(words) == 1) else None
+
+
 def _two_words(found: Findings, table: TableProfile, column: ColumnProfile) -> None:
-    counts = pc.value_counts(table.sample.column(column.name))
-    pairs = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))
-    share = pairs[0][0] / sum(count for count, _ in pairs)
-    rare = str(pairs[0][1])
-    text = rare.replace("\\", "\\\\").replace('"', '\\"')
-    found.task_name = "label"
+    counts = pc.value_counts(pc.drop_null(table.sample.column(column.name)))
+    shares = dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
+    rare = min(shares, key=lambda value: (shares[value], str(value)))
+    yes = _yes(column)
+    word = str(rare if yes is None else yes)
+    share = shares.get(word, 0) / sum(shares.values())
+    text = word.replace("\\", "\\\\").replace('"', '\\"')
+    found.task_name = "label" if is_unnamed(column.name) else column.name
     found.task = Choice(
         {"type": "binary", "label": f'{quoted(column.name)} == "{text}"'},
-        f"{column.name!r} is one of two words; {rare!r} is the rarer ({share:.0%})",
+        f"{column.name!r} is one of two words; {share:.0%} of the rows are {word!r}"
+        + ("" if yes is not None else f", the rarer; a guess ({_SAY})"),
     )
     found.label_columns = (column.name,)

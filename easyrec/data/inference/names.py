@@ -19,8 +19,11 @@ TIME_WORDS = frozenset({"timestamp", "time", "ts", "datetime", "date", "unixtime
 LABEL_WORDS = frozenset({
     "label", "target", "click", "clicked", "clk", "like", "liked", "purchase", "purchased", "buy",
     "bought", "converted", "conversion", "response", "watched", "y", "installed", "finish", "income",
-    "survived", "churn", "churned", "default", "fraud", "outcome", "success", "attributed",
+    "survived", "churn", "attrition", "approved", "churned", "default", "fraud", "outcome", "success", "attributed",
 })
+ANSWER_WORDS = frozenset({"label", "target", "outcome", "response", "y"})
+YES_WORDS = frozenset({"yes", "true", "y", "t", "positive", "survived", "success", "1"})
+NO_WORDS = frozenset({"no", "false", "n", "f", "negative", "0"})
 RATING_WORDS = frozenset({"rating", "ratings", "stars", "star", "score", "rate", "overall"})
 CODE_WORDS = frozenset({
     "id", "code", "type", "category", "cat", "zip", "zipcode", "class", "group", "region", "segment",
@@ -60,6 +63,11 @@ def name_score(name: str, words: Iterable[str]) -> int:
         elif len(word) > 3 and joined.startswith(word) and joined.endswith("id"):
             best = max(best, 1)
     return best
+
+
+def has_name(name: str, words: Iterable[str]) -> bool:
+    """Whether the whole name is one of the words."""
+    return "".join(words_of(name)) in set(words)
 
 
 def word_in(name: str, words: Iterable[str]) -> bool:

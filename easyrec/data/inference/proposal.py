@@ -14,6 +14,8 @@ from easyrec.data.inference.profile import TableProfile
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMMENT_AT = 60
+_STEPS = 1500
+"""Steps that training on little data takes at most, about."""
 
 
 def propose(
@@ -124,12 +126,24 @@ def _feature(column: str, options: dict[str, Any]) -> str:
 def _model(found: Findings) -> list[str]:
     if found.task is not None and found.task.value["type"] == "retrieval":
         return [_line("model: {type: two_tower}", "finds items for users among many")]
+    if not any(_embeds(choice.value) for choice in found.features.values()):
+        return [
+            _line(
+                "model: {type: wide_and_deep, hidden_units: [64, 32]}",
+                "a linear model and a network: strong on numbers alone",
+            )
+        ]
     return [
         _line(
             "model: {type: deepfm, hidden_units: [128, 64]}",
             "a strong default; `easyrec list models` shows others",
         )
     ]
+
+
+def _embeds(options: dict[str, Any]) -> bool:
+    """Whether a feature has embeddings."""
+    return options["type"] != "number" or "buckets" in options
 
 
 def _task(found: Findings) -> str:
@@ -139,7 +153,17 @@ def _task(found: Findings) -> str:
 
 def _training(table: TableProfile, found: Findings) -> list[str]:
     rows = table.rows if table.rows is not None else 1_000_000
-    batch = 256 if rows < 20_000 else 1024 if rows < 200_000 else 4096
+    if rows < 20_000:
+        # What matters is the number of steps: with few rows, small batches and many passes.
+        batch = min(max(1 << (max(rows, 1) // 40).bit_length() - 1, 16), 256) if rows >= 80 else 16
+        epochs = min(max(round(_STEPS * batch / max(rows, 1)), 10), 50)
+        return [
+            "training:",
+            _line(f"  batch_size: {batch}", "examples in a step; small, as there are few rows"),
+            _line(f"  epochs: {epochs}", "at most so many passes over the data; the best one is kept"),
+            _line("  early_stopping: {patience: 5}", "passes without a better result before training ends"),
+        ]
+    batch = 1024 if rows < 200_000 else 4096
     epochs = 5 if rows < 200_000 else 2 if rows < 2_000_000 else 1
     return [
         "training:",
