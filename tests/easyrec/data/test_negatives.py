@@ -82,6 +82,9 @@ def test_sampled_rows_are_copies_with_another_item_and_label_0(data: BoundDatase
         assert row["price"] == (float(index) if index < 10 else None)  # as last seen in the interactions
     assert added == 3 * sum(row["label/liked"] == 1 for row in real.values())
     assert data.report.as_dict()["train"]["negatives"] == added
+    for _ in data.train.chunks(columns=["item"]):  # a later look at the same rows
+        pass
+    assert data.report.as_dict()["train"]["negatives"] == added
 
 
 def test_the_same_seed_draws_the_same_rows_and_another_does_not(data: BoundDataset) -> None:
