@@ -111,10 +111,12 @@ def notes_of(prepared: Prepared) -> list[str]:
 
 
 def _curves(run: RunFolder) -> list[dict[str, Any]]:
-    """Losses and metrics by step, from the log."""
-    curves = []
+    """Losses and metrics by step, from the log; steps that a resumed run did again count once."""
+    curves: list[dict[str, Any]] = []
     for line in run.logged():
-        if line.get("event") == "train":
+        if line.get("event") == "start":
+            curves = [point for point in curves if point["step"] <= line["step"]]
+        elif line.get("event") == "train":
             curves.append({"step": line["step"], "train/loss": line["loss"]})
         elif line.get("event") == "evaluation":
             metrics = {name: value for name, value in line.items() if "/" in name}

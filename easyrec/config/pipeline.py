@@ -15,7 +15,6 @@ from easyrec.config.models import MODELS, ModelConfig
 from easyrec.config.tasks import TASKS, TaskConfig
 from easyrec.config.training import TrainingConfig
 
-
 _FEWEST_RESAMPLES = 40
 
 
