@@ -16,6 +16,8 @@ from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.resolve import resolve
 from easyrec.data.dataset import open_dataset
+from easyrec.features.encoder import Encoder
+from easyrec.models.network import build_network
 
 Propose = Callable[..., tuple[PipelineConfig, str]]
 
@@ -216,6 +218,63 @@ def test_the_user_may_name_the_label(propose: Propose, shop: dict[str, Path]) ->
     assert config.tasks["dwell_seconds"].type == "regression"
 
 
+def test_a_column_called_like_an_answer_is_the_label(propose: Propose, tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    frame = {"a": random.normal(size=300), "b": random.normal(size=300), "flag": random.integers(0, 2, 300)}
+    for values, task in (
+        (random.integers(0, 3, 300), {"type": "multiclass", "classes": 3}),
+        (random.normal(150, 40, 300), {"type": "regression"}),
+        (random.integers(25, 346, 300), {"type": "regression"}),
+    ):
+        pq.write_table(pa.table({**frame, "target": values}), tmp_path / "rows.parquet")
+        config, _ = propose(tmp_path / "rows.parquet")
+        assert list(config.tasks) == ["target"]
+        assert {name: getattr(config.tasks["target"], name) for name in task} == task
+
+
+def test_of_two_columns_of_two_words_the_outcome_is_the_label(propose: Propose, tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    table = {
+        "survived": random.choice(["no", "yes"], 300, p=[0.3, 0.7]),
+        "sex": random.choice(["male", "female"], 300),
+        "hourlyRate": random.integers(30, 100, 300),
+        "overtime": random.choice(["No", "Yes"], 300),
+    }
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, _ = propose(tmp_path / "rows.parquet")
+    assert config.tasks["survived"].label == 'survived == "yes"'  # not the rarer word
+    del table["survived"]
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, _ = propose(tmp_path / "rows.parquet")
+    assert list(config.tasks) == ["overtime"]
+    config, _ = propose(tmp_path / "rows.parquet", "--label", "sex")
+    assert config.tasks["sex"].label is not None
+    del table["overtime"]
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    assert "a guess (--label names another)" in propose(tmp_path / "rows.parquet")[1]
+
+
+def test_numbers_alone_get_a_model_that_takes_them(propose: Propose, tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    table = {"a": random.normal(size=300), "b": random.normal(size=300), "y": random.integers(0, 2, 300)}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, _ = propose(tmp_path / "rows.parquet")
+    encoder = Encoder(config, dict.fromkeys("ab", "float")).fit([pa.table({n: table[n] for n in "ab"})])
+    build_network(config, encoder.schema)
+    assert config.training.early_stopping is not None
+    steps = 300 / config.training.batch_size * config.training.epochs
+    assert 500 < steps < 2000
+
+
+def test_a_label_of_several_words_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = {"x": list(range(30)), "the cut": ["Fair", "Good", "Ideal"] * 10}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    assert run(["init", str(tmp_path / "rows.parquet"), "--label", "the cut"]) == 1
+    said = capsys.readouterr().err
+    assert "neither a number nor one of two words" in said
+    assert "`the cut` ==" in said
+
+
 def test_faults_end_with_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shop: dict[str, Path]
 ) -> None:
@@ -231,7 +290,7 @@ def test_faults_end_with_a_message(
     assert "no column that the interactions have too" in said(
         shop["products"], "--users", shop["people"], code=1
     )
-    pq.write_table(pa.table({"x": [1.5, 2.5], "y": [0.1, 0.2]}), tmp_path / "plain.parquet")
+    pq.write_table(pa.table({"x": [1.5, 2.5], "z": [0.1, 0.2]}), tmp_path / "plain.parquet")
     assert "no column looks like a label" in said(tmp_path / "plain.parquet", code=1)
 
 
