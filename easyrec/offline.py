@@ -41,6 +41,10 @@ from evaluation import (
 Predict = Callable[[pa.Table], Predictions]
 ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
 RANKING = "ranking"
+NOBODY_TO_JUDGE = (
+    "no ranked lists were judged: no user of the evaluation rows has a relevant item that is in the catalogue and was "
+    "not seen in training (see `evaluation.relevant`)"
+)
 MODEL = "model"
 """Name of the one model in a ranking that compares it with baselines only."""
 
@@ -118,13 +122,26 @@ class OfflineEvaluation:
 
     @property
     def ranks(self) -> bool:
-        """Whether lists are ranked: as the configuration says, else when users and items have keys."""
+        """Whether lists are ranked: as the configuration says, else when users and items have keys and hits."""
         keys = self.config.data.keys
         possible = keys.user is not None and keys.item is not None
         asked = self.config.evaluation.ranking
         if asked and not possible:
             raise DataError("evaluation.ranking needs `data.keys.user` and `data.keys.item`")
-        return possible if asked is None else asked
+        return asked is not False and possible and self._anybody_to_judge
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why lists are not ranked although they might be."""
+        keys = self.config.data.keys
+        if keys.user is None or keys.item is None or self.config.evaluation.ranking is False or self.ranks:
+            return ()
+        return (NOBODY_TO_JUDGE,)
+
+    @cached_property
+    def _anybody_to_judge(self) -> bool:
+        relevant, seen = (matrix.astype(bool) for matrix in (self.catalogue.relevant, self.catalogue.seen))
+        return bool(relevant.nnz > relevant.multiply(seen).nnz)
 
     @cached_property
     def tasks(self) -> dict[str, TaskColumns]:

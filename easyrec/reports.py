@@ -20,10 +20,17 @@ from evaluation import EvaluationResult, Example, RankingResult, write_report
 
 @dataclass(frozen=True)
 class Measured:
-    """What the model reaches on held-out data; both are None without evaluation rows."""
+    """What the model reaches on held-out data.
+
+    Attributes:
+        rows: Metrics of rows; None without evaluation rows, or when all tasks are retrieval.
+        ranking: Metrics of ranked lists; None when none are ranked.
+        notes: Why something was not measured.
+    """
 
     rows: EvaluationResult | None = None
     ranking: RankingResult | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -42,7 +49,7 @@ def write_reports(
         prepared.data.report.as_dict(),
         coverage,
         metrics=measured.metrics,
-        warnings=notes_of(prepared),
+        warnings=[*notes_of(prepared), *measured.notes],
     )
     write_run_report(run.summary_path, report)
     write_evaluation_report(run, prepared.config, measured, coverage, examples=examples)

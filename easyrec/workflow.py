@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from easyrec.data.dataset import open_dataset
+from easyrec.data.source import read_like
 from easyrec.data.stream import EncodedStream
 from easyrec.errors import DataError
 from easyrec.examples import recommendation_examples
@@ -30,7 +31,14 @@ from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
 from easyrec.export.write import positive_rows, write_bundle
 from easyrec.features.encoder import Encoder
-from easyrec.offline import MODEL, NetworkPredictor, OfflineEvaluation, flat_metrics
+from easyrec.offline import (
+    MODEL,
+    NOBODY_TO_JUDGE,
+    RANKING,
+    NetworkPredictor,
+    OfflineEvaluation,
+    flat_metrics,
+)
 from easyrec.preparation import ConfigSource, Prepared, Tell, prepare
 from easyrec.reports import Measured, notes_of, write_evaluation_report, write_reports
 from easyrec.run import RunFolder, open_run
@@ -119,7 +127,7 @@ def train(
     tell("writing the bundle")
     bundle = export(prepared, measured.metrics)
     write_reports(prepared, result, measured, recommendation_examples(bundle))
-    return Run(prepared.run, result, measured, tuple(notes_of(prepared)))
+    return Run(prepared.run, result, measured, (*notes_of(prepared), *measured.notes))
 
 
 def fit(
@@ -170,7 +178,7 @@ def measure(prepared: Prepared) -> Measured:
     rows = offline.rows(predict, intervals=True)
     ranker = _ranker(prepared) if offline.ranks else None
     ranking = None if ranker is None else offline.ranking({MODEL: ranker}, intervals=True)
-    return Measured(rows, ranking)
+    return Measured(rows, ranking, offline.notes)
 
 
 def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Bundle:
@@ -215,7 +223,7 @@ def evaluate_run(
     folder = open_run(run)
     config = folder.config()
     if data is not None:
-        source = config.data.train.model_copy(update={"path": data, "format": None})
+        source = read_like(config.data.train, data)
         config = config.model_copy(
             update={"data": config.data.model_copy(update={"eval": source, "split": None})}
         )
@@ -232,6 +240,7 @@ def evaluate_run(
     measured = Measured(
         offline.rows(lambda table: bundle.runtime.predict(table), intervals=True),
         None if ranker is None else offline.ranking({MODEL: ranker}, intervals=True),
+        offline.notes,
     )
     examples = recommendation_examples(bundle)
     return measured, write_evaluation_report(folder, config, measured, folder=report, examples=examples)
@@ -248,8 +257,11 @@ def _in_training(prepared: Prepared) -> Callable[[], dict[str, float]]:
     predict = NetworkPredictor(encoder, network, config.evaluation.batch_size)
     stopping = training.early_stopping.metric if training.early_stopping else None
     monitored = [name for name in (training.checkpoints.metric, stopping) if name is not None]
-    ranks = not offline.tasks or any(name.startswith("ranking/") for name in monitored)
-    ranker = _ranker(prepared) if ranks and offline.ranks else None
+    watched = next((name for name in monitored if name.startswith(f"{RANKING}/")), None)
+    ranks = (not offline.tasks or watched is not None) and offline.ranks
+    if watched is not None and not ranks:
+        raise DataError(f"{watched!r} cannot be watched: {NOBODY_TO_JUDGE}")
+    ranker = _ranker(prepared) if ranks else None
     share = training.validation_fraction
     eval_rows = prepared.data.eval.num_rows if prepared.data.eval is not None else None
     max_rows = None if share is None or eval_rows is None else max(1, int(eval_rows * share))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evaluation.metrics.grouped import gauc, grouped_auc
     from evaluation.metrics.ranking import RankedLists, ndcg
     from evaluation.metrics.registry import METRICS, Metric, get_metric, parse_metric, register_metric
-    from evaluation.predictions import TaskColumns, evaluate
+    from evaluation.predictions import TaskColumns, evaluate, infer_task
     from evaluation.protocol import rank_full_catalogue
     from evaluation.ranking import evaluate_ranking
     from evaluation.ranking_result import RankingResult
@@ -50,6 +50,7 @@ __all__ = [
     "gauc",
     "get_metric",
     "grouped_auc",
+    "infer_task",
     "ndcg",
     "parse_metric",
     "rank_full_catalogue",
@@ -64,7 +65,7 @@ _NAMES_OF = {
     "metrics.grouped": ("gauc", "grouped_auc"),
     "metrics.ranking": ("RankedLists", "ndcg"),
     "metrics.registry": ("METRICS", "Metric", "get_metric", "parse_metric", "register_metric"),
-    "predictions": ("TaskColumns", "evaluate"),
+    "predictions": ("TaskColumns", "evaluate", "infer_task"),
     "protocol": ("rank_full_catalogue",),
     "ranking": ("evaluate_ranking",),
     "ranking_result": ("RankingResult",),

@@ -131,6 +131,30 @@ class _Plan:
     left_out: dict[str, str]
 
 
+def infer_task(
+    predictions: Predictions, label: str = "label", score: str | Sequence[str] = "score"
+) -> TaskColumns:
+    """The task that a label and a score column are of, found from the labels.
+
+    Args:
+        predictions: The table, see `evaluate`.
+        label: Column of labels.
+        score: Column of scores, or one column for each class.
+
+    Returns:
+        Multi-class for several score columns; else binary if all labels are 0 or 1, else regression.
+
+    Raises:
+        DataError: A column is missing, or holds something else than numbers.
+    """
+    if not isinstance(score, str) and len(score) > 1:
+        return TaskColumns("multiclass", label, score)
+    name = score if isinstance(score, str) else score[0]
+    columns = read_columns(predictions, [label, name])
+    labels = regression_rows(columns[label], columns[name]).label
+    return TaskColumns("binary" if bool(((labels == 0) | (labels == 1)).all()) else "regression", label, name)
+
+
 def _default_tasks(predictions: Predictions) -> dict[str, TaskColumns]:
     known = column_names(predictions)
     missing = [name for name in ("label", "score") if name not in known]
@@ -140,10 +164,7 @@ def _default_tasks(predictions: Predictions) -> dict[str, TaskColumns]:
             f"missing. Name the columns of each task with tasks={{'name': TaskColumns(...)}}. "
             f"{did_you_mean(missing[0], known)}"
         )
-    columns = read_columns(predictions, ["label", "score"])
-    label = regression_rows(columns["label"], columns["score"]).label
-    is_binary = bool(((label == 0) | (label == 1)).all())
-    return {"label": TaskColumns("binary" if is_binary else "regression", "label", "score")}
+    return {"label": infer_task(predictions)}
 
 
 def _check_metric_tasks(

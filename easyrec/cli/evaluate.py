@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from easyrec.cli.common import messages, output
+from easyrec.cli.common import messages, note, output
 from easyrec.errors import ConfigError
 from easyrec.startup import start_tensorflow
 
@@ -22,7 +22,9 @@ def evaluate(
         Path | None, typer.Option("--predictions", metavar="FILE", help="Judge this table instead of a run.")
     ] = None,
     label: Annotated[str, typer.Option(help="Label column of --predictions.")] = "label",
-    score: Annotated[str, typer.Option(help="Score column of --predictions.")] = "score",
+    score: Annotated[
+        str, typer.Option(metavar="A[,B,...]", help="Score column of --predictions, or one for each class.")
+    ] = "score",
     user: Annotated[
         str | None, typer.Option(help="User column of --predictions, for intervals and gauc.")
     ] = None,
@@ -48,6 +50,8 @@ def evaluate(
         report=report,
         tell=lambda text: console.print(f"{text} ...", markup=False),
     )
+    for text in measured.notes:
+        note(text)
     out = output()
     for part in (measured.rows, measured.ranking):
         if part is not None:
@@ -59,11 +63,13 @@ def evaluate(
 def _judge_table(
     table: Path, label: str, score: str, user: str | None, weight: str | None, report: Path
 ) -> None:
-    from evaluation import TaskColumns, write_report
     from evaluation import evaluate as judge
+    from evaluation import infer_task, write_report
 
-    task = None if (label, score) == ("label", "score") else {label: TaskColumns("binary", label, score)}
-    result = judge(table, tasks=task, user=user, weight=weight)
+    scores = [name.strip() for name in score.split(",") if name.strip()]
+    if not scores:
+        raise ConfigError("--score names no column")
+    result = judge(table, tasks={label: infer_task(table, label, scores)}, user=user, weight=weight)
     paths = write_report(
         report, title=table.name, evaluation=result, command=f"easyrec evaluate --predictions {table}"
     )

@@ -53,6 +53,19 @@ def open_source(
     return source
 
 
+def read_like(source: SourceConfig, paths: Sequence[str]) -> SourceConfig:
+    """Other files, read as those of a source are: with its options, unless their suffix says another format.
+
+    Args:
+        source: How the known files are read.
+        paths: The other files.
+    """
+    alike = {None, source.format, *map(format_of, source.path)}
+    if alike.issuperset(map(format_of, paths)):
+        return source.model_copy(update={"path": tuple(paths)})
+    return SourceConfig(path=tuple(paths), columns=source.columns)
+
+
 @dataclass(frozen=True)
 class TableStream:
     """A table read once, in order, without conversion.

@@ -11,8 +11,8 @@ from typing import Literal
 import pyarrow as pa
 
 from easyrec.config.data import SourceConfig
-from easyrec.data.files import find_files
-from easyrec.data.source import TableStream, open_stream
+from easyrec.data.files import find_files, format_of
+from easyrec.data.source import TableStream, open_stream, read_like
 from easyrec.errors import DataError
 from easyrec.export.bundle import Bundle
 from easyrec.export.predict import Keep
@@ -58,7 +58,8 @@ def predict_files(
 
     Args:
         bundle: The model.
-        data: Files, globs, folders or URLs of any format that training reads, or how to read them.
+        data: Files, globs, folders or URLs of any format that training reads, or how to read them. Text is read with
+            the options of the training data.
         output: A .parquet, .csv or .tsv file, the last two also with .gz.
         keep: Columns to copy beside the predictions, a mapping gives them other names; those of the keys unless given.
         batch_size: Rows that are computed at once.
@@ -74,7 +75,7 @@ def predict_files(
     output = Path(output)
     if not output.name.lower().endswith(SUFFIXES):
         raise DataError(f"the output {output} must end in one of {', '.join(SUFFIXES)}")
-    source = _source(data)
+    source = _source(bundle, data)
     _refuse_to_replace_input(output, source)
     stream = open_stream(source, on_error=on_error, types=_types(bundle))
     names = stream.schema.names
@@ -99,10 +100,15 @@ def predict_files(
     return PredictionReport(output, rows, faults.rows, faults.files, tuple(faults.examples))
 
 
-def _source(data: Data) -> SourceConfig:
+def _source(bundle: Bundle, data: Data) -> SourceConfig:
+    """The files, text read as that of the training data was."""
     if isinstance(data, SourceConfig):
         return data
-    return SourceConfig(path=(str(data),) if isinstance(data, (str, Path)) else tuple(map(str, data)))
+    paths = (str(data),) if isinstance(data, (str, Path)) else tuple(map(str, data))
+    if {format_of(path) for path in paths} <= {"parquet", "json"}:
+        return SourceConfig(path=paths)
+    # Types are not stated again: those of the model's inputs are known, and labels need not be there.
+    return read_like(bundle.config.data.train, paths).model_copy(update={"columns": {}})
 
 
 def _refuse_to_replace_input(output: Path, source: SourceConfig) -> None:

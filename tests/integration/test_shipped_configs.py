@@ -1,5 +1,6 @@
 """Every configuration in `feature_configs` trains as it is, from files to a bundle."""
 
+import json
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import easyrec
 from easyrec.config.loader import load_config
 from easyrec.data.dataset import open_dataset
+from easyrec.export.files import predict_files
 from easyrec.workflow import fit, prepare
 from tests.integration import shipped
 from tests.integration.weights import weights
@@ -61,6 +63,10 @@ def test_trains_end_to_end(path, tables, tmp_path):
     assert list(predictions.columns) == list(config.tasks)
     assert np.isfinite(predictions.to_numpy()).all()
     assert (predictions.std() > 0).all()
+
+    # Files are read as those of training were, header or not.
+    predicted = predict_files(run.bundle, config.data.train.path, tmp_path / "predicted.csv")
+    assert predicted.rows >= json.loads(folder.summary_path.read_text())["data"]["train"]["rows_used"]
 
     assert load_config(folder.config_path) == config
     if path.stem in TRAINED_AGAIN:

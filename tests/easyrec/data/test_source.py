@@ -13,7 +13,7 @@ from easyrec.config.data import SourceConfig
 from easyrec.data.column_types import kind_of
 from easyrec.data.order import pieces
 from easyrec.data.row_groups import Source
-from easyrec.data.source import open_source
+from easyrec.data.source import open_source, read_like
 from easyrec.data.store import Store
 from easyrec.errors import DataError, SchemaError
 
@@ -182,3 +182,16 @@ def test_a_full_disk_is_an_error_in_words(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"the cache folder .* cannot be written: No space left on device"):
         Store(tmp_path).build("thing", 1, fill)
+
+
+def test_other_files_are_read_alike_unless_their_suffix_says_another_format() -> None:
+    text = SourceConfig(
+        path=("rows.data.gz",), format="csv", options={"header": False}, columns={"x": "int64"}
+    )
+    for path in ("other.data.gz", "other.csv", "folder", "part-*"):
+        assert read_like(text, [path]) == text.model_copy(update={"path": (path,)})
+    assert read_like(text, ["a.parquet"]) == SourceConfig(path=("a.parquet",), columns={"x": "int64"})
+    own = SourceConfig(path=("rows.txt",), format="logfile", options={"zone": "UTC"})
+    assert read_like(own, ["b.txt"]).format == "logfile"
+    assert read_like(own, ["b.parquet"]).format is None
+    assert read_like(SourceConfig(path=("a.parquet",)), ["b.csv"]).options == {}
