@@ -288,17 +288,23 @@ def test_tensorboard_gets_the_numbers_of_the_log(tmp_path, no_arithmetic):
 @pytest.mark.parametrize(
     "training",
     [
-        {"optimizer": {"clip_norm": 0.1, "clip_embedding_norm": 0.01, "schedule": {"type": "cosine"}}},
-        {"optimizer": {"embedding": "lazy_adam", "dense": "adamw"}},
+        {
+            "optimizer": {
+                "embedding": "lazy_adam",
+                "dense": "adamw",
+                "clip_norm": 0.1,
+                "clip_embedding_norm": 0.01,
+                "schedule": {"type": "exponential", "warmup_steps": 3, "decay_steps": 5, "decay_rate": 0.5},
+            }
+        },
         {"optimizer": {"embedding": "sgd", "dense": {"type": "sgd", "options": {"momentum": 0.9}}}},
         {"jit_compile": True},
     ],
-    ids=["clipping", "lazy adam", "sgd", "with xla"],
+    ids=["adam, clipping, schedule", "sgd", "xla"],
 )
 def test_every_option_trains_and_resumes(tmp_path, training):
-    whole, _ = fit(tmp_path / "whole", **training)
-    fit(tmp_path / "parts", max_steps=5, **training)
-    parts, _ = fit(tmp_path / "parts", resume=True, **training)
-    if "schedule" not in training.get("optimizer", {}):  # a cosine over fewer steps is another one
-        assert_same(whole, parts)
+    whole, _ = fit(tmp_path / "whole", epochs=1, **training)
+    fit(tmp_path / "parts", epochs=1, max_steps=4, **training)
+    parts, _ = fit(tmp_path / "parts", epochs=1, resume=True, **training)
+    assert_same(whole, parts)
     assert all(np.isfinite(values).all() for values in arrays(parts).values())
