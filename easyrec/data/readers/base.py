@@ -13,7 +13,7 @@ from easyrec.config.data import ReaderConfig
 from easyrec.data.files import DataFile
 from easyrec.errors import DataError
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 32_768
 """Rows of a chunk, about."""
 
 
