@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,14 +59,20 @@ def demo(
     )
     out.print(f"log     {result.ranker.folder.log}", markup=False)
     out.print()
+    program = _program()
     out.print("Try next:")
     user = result.examples[0].user if result.examples else "1"
     config = ranker / "config.yaml"
-    out.print(f"  easyrec recommend {ranker} --with {retriever} --user {user}", markup=False)
-    out.print(f"  easyrec evaluate {ranker}", markup=False)
+    out.print(f"  {program} recommend {ranker} --with {retriever} --user {user}", markup=False)
+    out.print(f"  {program} evaluate {ranker}", markup=False)
     out.print(
-        f"  easyrec train {config} --set model.type=dcn_v2 --run {ranker.parent / 'dcn-v2'}", markup=False
+        f"  {program} train {config} --set model.type=dcn_v2 --run {ranker.parent / 'dcn-v2'}", markup=False
     )
+
+
+def _program() -> str:
+    """How to call the program from where the user is: by name when the shell finds it, else by its path."""
+    return "easyrec" if shutil.which("easyrec") else sys.argv[0]
 
 
 def _show(example: Example) -> None:
