@@ -118,6 +118,10 @@ class LazyGroup(TyperGroup):
         except KeyboardInterrupt:
             messages().print("interrupted", style="yellow")
             raise typer.Exit(INTERRUPTED) from None
+        except (
+            EOFError
+        ) as error:  # click would take it for a refused question and say no more than "Aborted!"
+            raise EasyRecError(f"a file ends too early: {error}") from error
 
 
 def _stand_in(command: LazyCommand) -> Any:

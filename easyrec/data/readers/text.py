@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -17,7 +18,7 @@ from easyrec.data.column_types import CastError, cast, is_list, parse_time, unif
 from easyrec.data.files import DataFile
 from easyrec.errors import DataError
 
-DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError)
+DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading a damaged file raises."""
 _NOT_CANONICAL = r"^[+-]?0[0-9]"
 _DATE = r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -26,6 +27,8 @@ _LONG_WHOLE_NUMBER = r"^[+-]?[0-9]{16,}$"
 
 def open_text(file: DataFile) -> IO[bytes]:
     """The bytes of a file, decompressed as its first bytes (not its name) say.
+
+    Reading from what is returned raises a DataError that names the file where it is damaged or cut off.
 
     Raises:
         DataError: The file is empty or compressed in a way that is not read.
@@ -37,18 +40,50 @@ def open_text(file: DataFile) -> IO[bytes]:
         raise DataError(f"{file.name} is empty (0 bytes)")
     handle.seek(0)
     if head.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=handle, mode="rb")  # type: ignore[return-value]
+        return _named(file, gzip.GzipFile(fileobj=handle, mode="rb"))
     if head.startswith(b"BZh"):
-        return bz2.BZ2File(handle)
+        return _named(file, bz2.BZ2File(handle))
     if head.startswith(b"\xfd7zXZ"):
-        return lzma.LZMAFile(handle)
+        return _named(file, lzma.LZMAFile(handle))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return pa.CompressedInputStream(pa.PythonFile(handle, "r"), "zstd")
+        return _named(file, pa.CompressedInputStream(pa.PythonFile(handle, "r"), "zstd"))
     if head.startswith((b"PAR1", b"PK\x03\x04")):
         kind = "Parquet" if head.startswith(b"PAR1") else "a zip archive"
         handle.close()
         raise DataError(f"{file.name} is {kind}, not text; give the right `format:`, or unpack it")
-    return handle
+    return _named(file, handle)
+
+
+class _Named(io.RawIOBase):
+    """A byte stream whose faults name the file they are in."""
+
+    def __init__(self, file: DataFile, stream: Any) -> None:
+        self._file = file
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data: bytes = self._stream.read(size)
+        except DAMAGED as error:
+            raise DataError(f"{self._file.name} is damaged or cut off: {error}") from error
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def _named(file: DataFile, stream: Any) -> IO[bytes]:
+    return _Named(file, stream)  # type: ignore[return-value]
 
 
 def infer(texts: pa.Array | pa.ChunkedArray) -> pa.DataType:

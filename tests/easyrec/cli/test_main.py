@@ -164,6 +164,15 @@ def test_interruption_ends_with_130_and_a_word(capsys, command):
     assert capsys.readouterr().err == "interrupted\n"
 
 
+def test_the_end_of_a_file_is_no_refused_question(capsys, command):
+    def read() -> None:
+        raise EOFError("nothing behind byte 7")
+
+    command(read)
+    assert run(["it"]) == 1
+    assert capsys.readouterr().err == "error: a file ends too early: nothing behind byte 7\n"
+
+
 def test_ctrl_c_from_outside(tmp_path):
     program = (
         "import time, sys\nfrom easyrec.cli import main\n"

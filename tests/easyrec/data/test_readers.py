@@ -6,12 +6,14 @@ import bz2
 import datetime
 import gzip
 import io
+import itertools
 import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -322,6 +324,32 @@ def test_a_truncated_file_is_named(open_file: Callable[..., Source], tmp_path: P
     text = "a\n" + "".join(f"{index * 7919 % 104729}\n" for index in range(20_000))
     with pytest.raises(DataError, match=r"cut\.csv\.gz is damaged or cut off"):
         open_file(gzip.compress(text.encode())[:-2000], "cut.csv.gz")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("kind", "where"),  # zstd carries no check sum here, so garbled bytes may pass for text
+    [*itertools.product(["gzip", "bz2", "xz"], ["cut", "garbled"]), ("zstd", "cut")],
+)
+def test_a_small_damaged_compressed_file_is_named(
+    open_file: Callable[..., Source], suffix: str, kind: str, where: str
+) -> None:
+    random = np.random.default_rng(0)
+    rows = [
+        f'{{"a": {value}}}' if suffix == "jsonl" else str(value) for value in random.integers(0, 10**9, 400)
+    ]
+    text = "\n".join(rows if suffix == "jsonl" else ["a", *rows]).encode()
+    compress: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zstd": lambda data: bytes(pa.compress(data, "zstd", asbytes=True)),
+    }
+    packed = compress[kind](text)
+    half = len(packed) // 2
+    damaged = packed[:half] if where == "cut" else packed[:40] + b"\xff" * half + packed[40 + half :]
+    with pytest.raises(DataError, match=rf"data\.{suffix}"):
+        open_file(damaged, f"data.{suffix}").read_all()
 
 
 def test_what_follows_a_damaged_place_is_skipped_and_counted_once_on_request(tmp_path: Path) -> None:
