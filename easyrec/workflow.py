@@ -26,6 +26,7 @@ from easyrec.errors import DataError
 from easyrec.examples import recommendation_examples
 from easyrec.export.bundle import Bundle
 from easyrec.export.frames import Frame
+from easyrec.export.manifest import Manifest
 from easyrec.export.ranking import Ranker
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
@@ -47,6 +48,7 @@ from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
 from easyrec.training.trainer import Trainer
+from evaluation import Example
 
 _USERS_IN_TRAINING = 500
 
@@ -125,8 +127,8 @@ def train(
     tell("measuring on held-out data")
     measured = measure(prepared)
     tell("writing the bundle")
-    bundle = export(prepared, measured.metrics)
-    write_reports(prepared, result, measured, recommendation_examples(bundle))
+    export(prepared, measured.metrics)
+    write_reports(prepared, result, measured, _examples(prepared))
     return Run(prepared.run, result, measured, (*notes_of(prepared), *measured.notes))
 
 
@@ -181,11 +183,11 @@ def measure(prepared: Prepared) -> Measured:
     return Measured(rows, ranking, offline.notes)
 
 
-def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Bundle:
+def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Manifest:
     """Writes the bundle of a run from the network as it is."""
     config, data = prepared.config, prepared.data
     example_rows = data.eval if data.eval is not None else data.train
-    write_bundle(
+    return write_bundle(
         prepared.run.bundle,
         config=config,
         encoder=prepared.encoder,
@@ -196,7 +198,6 @@ def export(prepared: Prepared, metrics: Mapping[str, float] | None = None) -> Bu
         interactions=_interactions(prepared),
         metrics=metrics,
     )
-    return Bundle.load(prepared.run.bundle, verify=False)
 
 
 def evaluate_run(
@@ -278,6 +279,14 @@ def _in_training(prepared: Prepared) -> Callable[[], dict[str, float]]:
         return flat_metrics(rows, ranking)
 
     return evaluate
+
+
+def _examples(prepared: Prepared) -> list[Example]:
+    """What the bundle just written recommends to some users, for the report."""
+    keys = prepared.config.data.keys
+    if keys.user is None or keys.item is None or not prepared.config.export.users:
+        return []  # such a bundle recommends to nobody, and need not be loaded
+    return recommendation_examples(Bundle.load(prepared.run.bundle, verify=False))
 
 
 def _ranker(prepared: Prepared) -> Ranker | None:

@@ -40,5 +40,5 @@ def export(
     tell("measuring on held-out data")
     measured = workflow.measure(prepared)
     tell("writing the bundle")
-    bundle = workflow.export(prepared, measured.metrics)
-    output().print(f"bundle  {bundle.folder}  version {bundle.manifest.version}", markup=False)
+    manifest = workflow.export(prepared, measured.metrics)
+    output().print(f"bundle  {folder.bundle}  version {manifest.version}", markup=False)

@@ -12,8 +12,10 @@ import yaml
 import easyrec
 from easyrec.cli.progress import TrainingProgress
 from easyrec.errors import ConfigError, DataError
+from easyrec.preparation import prepare
 from easyrec.run import RunError
 from easyrec.training.callbacks import Callback
+from easyrec.workflow import fit
 from tests.integration.tiny import pipeline
 from tests.integration.weights import weights
 
@@ -46,10 +48,28 @@ def hard(data: Path, output: Path) -> dict:
     return config
 
 
+class Announced(Callback):
+    """Remembers how many steps are announced."""
+
+    total = None
+
+    def on_train_start(self, total_steps, step):
+        self.total = total_steps
+
+
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory) -> easyrec.Run:
+def announced() -> Announced:
+    return Announced()
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory, announced) -> easyrec.Run:
     """The run that nothing disturbs."""
-    return easyrec.train(hard(data, tmp_path_factory.mktemp("whole")))
+    return easyrec.train(hard(data, tmp_path_factory.mktemp("whole")), callbacks=[announced])
+
+
+def test_the_number_of_steps_is_known_beforehand(whole, announced):
+    assert announced.total == whole.result.steps
 
 
 @pytest.fixture
@@ -91,8 +111,9 @@ def test_ctrl_c_leaves_a_checkpoint_and_resume_ends_like_the_undisturbed_run(
     assert weights(run) == weights(whole.folder.directory)
     assert easyrec.load(run).manifest.metrics == whole.bundle.manifest.metrics
 
-    finished = cli("train", config_file, "--resume")
-    assert finished.code == 0, finished.err
+    finished = fit(prepare(config_file, resume=True), resume=True)  # there is nothing left to do
+    assert finished.steps == whole.result.steps
+    assert finished.evaluations == []
     assert weights(run) == weights(whole.folder.directory)
 
 
@@ -127,9 +148,9 @@ easyrec.train({config!r}, callbacks=[Kill()])
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert max(path.name for path in (tmp_path / "films" / "checkpoints").iterdir()) == "step-0000000008"
-    resumed = easyrec.train(config, resume=True)
-    assert weights(resumed.folder.directory) == weights(whole.folder.directory)
-    assert resumed.metrics == pytest.approx(whole.metrics, rel=0, abs=0, nan_ok=True)
+    resumed = fit(prepare(config, resume=True), resume=True)
+    assert weights(tmp_path / "films") == weights(whole.folder.directory)
+    assert resumed.evaluations == whole.result.evaluations
 
 
 def test_an_error_before_the_first_checkpoint_leaves_a_run_that_starts_anew(whole, data, tmp_path):
@@ -139,15 +160,15 @@ def test_an_error_before_the_first_checkpoint_leaves_a_run_that_starts_anew(whol
     config = hard(data, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         easyrec.train(config, callbacks=[At(2, fail)])
-    resumed = easyrec.train(config, resume=True)
-    assert weights(resumed.folder.directory) == weights(whole.folder.directory)
+    fit(prepare(config, resume=True), resume=True)
+    assert weights(tmp_path / "films") == weights(whole.folder.directory)
 
 
 def test_another_seed_gives_other_weights(whole, data, tmp_path):
     config = hard(data, tmp_path)
     config["training"] = {**config["training"], "seed": 1, "max_steps": 2}
-    other = easyrec.train(config)
-    assert weights(other.folder.directory) != weights(whole.folder.directory)
+    fit(prepare(config))
+    assert weights(tmp_path / "films") != weights(whole.folder.directory)
 
 
 # Runs that are there already.

@@ -12,8 +12,8 @@ import yaml
 import easyrec
 from easyrec.config.loader import load_config
 from easyrec.offline import NetworkPredictor
-from easyrec.preparation import open_prepared
-from easyrec.workflow import restore_best
+from easyrec.preparation import open_prepared, prepare
+from easyrec.workflow import fit, restore_best
 from tests.integration.tiny import pipeline
 from tests.integration.weights import weights
 
@@ -96,17 +96,16 @@ def test_training_from_the_resolved_configuration_gives_the_same_run(trained, tm
     resolved = trained.folder.config_path
     assert load_config(resolved) == trained.folder.config()
     assert yaml.safe_load(resolved.read_text())["training"]["optimizer"]["dense"]["type"] == "adam"
-    again = easyrec.train(resolved, run=tmp_path / "again")
-    assert again.metrics == trained.metrics
-    assert again.folder.config_path.read_text() == resolved.read_text()
-    assert weights(again.folder.directory) == weights(trained.folder.directory)
+    again = prepare(resolved, run=tmp_path / "again")
+    assert fit(again).evaluations == trained.result.evaluations
+    assert again.run.config_path.read_text() == resolved.read_text()
+    assert weights(again.run.directory) == weights(trained.folder.directory)
 
 
 def test_it_is_quiet(data, tmp_path, capfd, recwarn, caplog):
     config = pipeline(data, tmp_path, features={"movie_id": "id"}, model={"type": "logistic_regression"})
-    for name in ("first", "second"):
-        run = easyrec.train({**config, "name": name})
-        run.predict(pd.DataFrame({"movie_id": [1, 2]}))
+    run = easyrec.train(config)
+    run.predict(pd.DataFrame({"movie_id": [1, 2]}))
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
