@@ -106,7 +106,7 @@ def write_evaluation_report(
 
 
 def notes_of(prepared: Prepared) -> list[str]:
-    """What a reader of the numbers should know: casts, joins, features without values."""
+    """What a reader of the numbers should know: rows left out, casts, joins, features without values."""
     encoder = prepared.encoder
     notes = list(prepared.notes)
     if prepared.config.data.negatives is not None:
@@ -114,7 +114,8 @@ def notes_of(prepared: Prepared) -> list[str]:
             "sampled negatives make scores lower than the rates observed in the evaluation rows: they rank items, and "
             "are no calibrated probabilities"
         )
-    return [*notes, *prepared.data.report.notes, *encoder.warnings, *encoder.coverage_warnings()]
+    report = prepared.data.report
+    return [*notes, *report.left_out(), *report.notes, *encoder.warnings, *encoder.coverage_warnings()]
 
 
 def _curves(run: RunFolder) -> list[dict[str, Any]]:

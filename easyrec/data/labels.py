@@ -50,6 +50,7 @@ class Label:
         expression: What it is read from, or None for 1 in every row.
         seen: For binary tasks, how many rows of label 0 and of label 1 the latest pass met.
         moments: For regression tasks, mean and deviation of the labels that the latest pass met.
+        words: Some values of the columns of text that it reads, to show when a comparison is never true.
     """
 
     task: str
@@ -57,6 +58,7 @@ class Label:
     expression: Expression | None
     seen: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     moments: Moments = field(default_factory=Moments)
+    words: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def column(self) -> str:
@@ -74,6 +76,8 @@ class Label:
             rows = table.num_rows
             return Values(np.ones(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool))
         values = evaluate(self.expression, table, f"the label of task {self.task!r}")
+        if not self.words:
+            self.words = _words(self.expression, table)
         allowed = self._allowed(values.numbers)
         values.wrong |= ~values.missing & ~allowed
         return values
@@ -91,6 +95,13 @@ class Label:
             self.seen[1] += ones
             self.seen[0] += len(numbers) - ones
 
+    def holds(self) -> str:
+        """A sentence with values of the columns of text that the label is read from; "" when there are none."""
+        lines = [
+            f"{name!r} holds {', '.join(map(repr, values))}" for name, values in self.words.items() if values
+        ]
+        return f" The column {' and the column '.join(lines)}." if lines else ""
+
     def rule(self) -> str:
         """What is allowed, and what to do, in words."""
         source = self.expression.text if self.expression is not None else ""
@@ -106,6 +117,16 @@ class Label:
         if isinstance(self.config, MulticlassTask):
             return (numbers >= 0) & (numbers < self.config.classes) & (numbers == np.floor(numbers))
         return np.isfinite(numbers)
+
+
+def _words(expression: Expression, table: pa.Table) -> dict[str, list[str]]:
+    """Up to six values of each column of text that an expression reads."""
+    words = {}
+    for name in sorted(columns(expression)):
+        if is_text(table.schema.field(name).type):
+            values = pc.drop_null(pc.unique(table.column(name).combine_chunks()))
+            words[name] = [str(value) for value in values.slice(0, 6).to_pylist()]
+    return words
 
 
 def weight_values(expression: Expression, table: pa.Table) -> Values:

@@ -66,6 +66,23 @@ class DataReport:
         if text and text not in self.notes:
             self.notes.append(text)
 
+    def left_out(self) -> list[str]:
+        """Sentences about rows and files that were read and not used."""
+        lines = []
+        for name, part in self.parts.items():
+            if part.dropped:
+                reasons = "; ".join(f"{reason} ({rows:,})" for reason, rows in part.dropped.most_common())
+                lines.append(
+                    f"{name}: {part.dropped.total():,} of {part.rows_read:,} rows were left out: {reasons}"
+                )
+        for name, faults in self.faults.items():
+            for count, what in ((faults.rows, "row"), (faults.files, "file")):
+                if count:
+                    many = f"{count:,} {what}s that" if count > 1 else f"a {what} that"
+                    first = f": {faults.examples[0]}" if faults.examples else ""
+                    lines.append(f"{name}: left out {many} could not be read{first}")
+        return lines
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {

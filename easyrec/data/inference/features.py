@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from easyrec.errors import DataError
 
 _FEW = 12
 _NEAR_UNIQUE = 0.8
+_OTHER_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}($|[ T]\d{1,2}:\d\d)")
 
 
 def find_feature(
@@ -67,6 +69,12 @@ def _gives_away(found: Findings, column: ColumnProfile, profile: TableProfile) -
     return depends(profile.sample, found.label_columns[0], column.name)
 
 
+def _looks_like_dates(column: ColumnProfile) -> bool:
+    """Whether texts are dates with the day or the month first: 12/31/2024, 31.12.24 18:30."""
+    texts = [value for value in column.examples if isinstance(value, str)]
+    return bool(texts) and all(_OTHER_DATE.match(text.strip()) for text in texts)
+
+
 def _useless(column: ColumnProfile, table: str | None, rows: int | None) -> str | None:
     if column.present == 0:
         return "no row has a value"
@@ -76,6 +84,11 @@ def _useless(column: ColumnProfile, table: str | None, rows: int | None) -> str 
         and column.kind not in ("list<string>", "list<int>", "map")
     ):
         return f"always {column.examples[0]!r}"
+    if column.kind == "string" and _looks_like_dates(column):
+        return (
+            f"looks like a time, such as {column.examples[0]!r}, in a form that is not read; write times as "
+            "2024-12-31 or 2024-12-31 18:30:00"
+        )
     if column.kind == "timestamp":
         return "a moment; only the age or the hour could be learned from, and no feature makes those of it"
     if (

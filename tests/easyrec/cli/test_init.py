@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,23 @@ def test_numbers_alone_get_a_model_that_takes_them(propose: Propose, tmp_path: P
     assert config.training.early_stopping is not None
     steps = 300 / config.training.batch_size * config.training.epochs
     assert 500 < steps < 2000
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d-%m-%y"])
+def test_dates_in_a_form_that_is_not_read_are_no_feature(propose: Propose, tmp_path: Path, form: str) -> None:
+    random = np.random.default_rng(9)
+    table = {
+        "user": random.integers(0, 30, 400),
+        "item": random.integers(0, 40, 400),
+        "time": [
+            f"{datetime(2024, 1 + day % 12, 1 + day % 28):{form}}" for day in random.integers(0, 300, 400)
+        ],
+        "clicked": random.integers(0, 2, 400),
+    }
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet")
+    assert "time" not in config.features
+    assert "#   time: looks like a time, such as" in text
 
 
 def test_a_label_of_several_words_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

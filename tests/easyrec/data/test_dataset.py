@@ -148,6 +148,28 @@ def test_labels_are_columns_or_expressions(
     assert data.report.as_dict()["train"]["dropped"] == dropped
 
 
+def test_a_comparison_that_is_never_true_shows_what_the_column_holds(write: Write, bind: Bind) -> None:
+    data = bound_label(write, bind, ["no", "yes", None], label="y == 'Yes'")
+    with pytest.raises(
+        DataError, match=r"all 2 training rows have label 0.*The column 'y' holds 'no', 'yes'\."
+    ):
+        list(data.train.chunks(columns=["label/y"]))
+
+
+def test_rows_left_out_are_told_in_words(write: Write, bind: Bind, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,y\n1,0\n2,1\n3,\n4,1,9\n")
+    data = bind(
+        {"train": str(tmp_path / "rows.csv"), "on_error": "skip"},
+        {"x": {"type": "number"}},
+        tasks={"y": "binary"},
+    )
+    list(data.train.chunks())
+    counted, unread = data.report.left_out()
+    assert counted == "train: 1 of 3 rows were left out: no label of task 'y' (1)"
+    assert unread.startswith("train: left out a row that could not be read: ")
+    assert "rows.csv, line 5: too many cells" in unread
+
+
 def test_a_pass_knows_the_mean_and_deviation_of_a_number(write: Write, bind: Bind) -> None:
     data = bound_label(write, bind, [1.0, None, 4.0, 7.0], type="regression")
     for _ in range(2):  # each pass begins anew
