@@ -75,9 +75,9 @@ class _Truth:
             mass = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -EXPONENT)
             self.cumulative.append(mass / mass[-1])
             self.permutations.append(random.permutation(size).astype(np.int32))
-            self.weights.append(random.normal(0, 0.35, size).astype(np.float32))
-            self.factors.append(random.normal(0, 0.22, (size, _FACTORS)).astype(np.float32))
-        self.slopes = random.normal(0, 0.15, len(COUNTS)).astype(np.float32)
+            self.weights.append(random.normal(0, 0.4, size).astype(np.float32))
+            self.factors.append(random.normal(0, 0.12, (size, _FACTORS)).astype(np.float32))
+        self.slopes = random.normal(0, 0.2, len(COUNTS)).astype(np.float32)
 
     def rows(
         self, random: np.random.Generator, count: int

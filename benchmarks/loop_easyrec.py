@@ -43,7 +43,7 @@ training:
   optimizer:
     dense: {{type: adam, learning_rate: {LEARNING_RATE}}}
     embedding: {{type: adagrad, learning_rate: {ADAGRAD["learning_rate"]},
-                 initial_accumulator: {ADAGRAD["initial_accumulator"]:.10f}, epsilon: {ADAGRAD["epsilon"]:.10f}}}
+                 initial_accumulator: {ADAGRAD["initial_accumulator"]:.12f}, epsilon: {ADAGRAD["epsilon"]:.12f}}}
 """
 
 

@@ -11,7 +11,7 @@ BATCH = 4096
 DIM = 16
 HIDDEN = (256, 128, 64)
 LEARNING_RATE = 1e-3
-ADAGRAD = {"learning_rate": 0.02, "initial_accumulator": 1e-6, "epsilon": 1e-7}
+ADAGRAD = {"learning_rate": 0.02, "initial_accumulator": 1e-8, "epsilon": 1e-10}
 
 
 @dataclass(frozen=True)
