@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from easyrec.config.resolve import resolve
 from easyrec.config.tasks import RetrievalTask
 from easyrec.data.bound import BoundDataset
 from easyrec.data.dataset import open_dataset
-from easyrec.errors import ConfigError
+from easyrec.errors import ConfigError, TrainingError
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
 from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
@@ -78,11 +79,12 @@ def prepare(
         if continued:
             open_run(directory, resolved)
         prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
-        if not continued:
-            start_run(folder, resolved)
-            dataset.store.prune()
-        if not _fitted(folder):
-            _save_features(folder, prepared.encoder)
+        with _writing(folder):
+            if not continued:
+                start_run(folder, resolved)
+                dataset.store.prune()
+            if not _fitted(folder):
+                _save_features(folder, prepared.encoder)
     except BaseException:
         abandon(folder)
         raise
@@ -157,6 +159,18 @@ def _network(
     return build_network(config, encoder.schema, counts, label_moments)
 
 
+@contextmanager
+def _writing(run: RunFolder) -> Iterator[None]:
+    """Says which folder it was that the operating system would not write to."""
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(
+            f"the run's folder {run.directory} cannot be written: {error.strerror or error}. Make room or give "
+            "permission, then go on with --resume"
+        ) from error
+
+
 def _fitted(run: RunFolder) -> bool:
     return run.features.is_dir()
 
@@ -164,9 +178,12 @@ def _fitted(run: RunFolder) -> bool:
 def _save_features(run: RunFolder, encoder: Encoder) -> None:
     """Writes the fitted features, whole or not at all."""
     writing = run.features.with_name(f".{run.features.name}.writing")
-    shutil.rmtree(writing, ignore_errors=True)
-    encoder.save(writing)
-    writing.replace(run.features)
+    shutil.rmtree(writing, ignore_errors=True)  # of a process that was killed
+    try:
+        encoder.save(writing)
+        writing.replace(run.features)
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
 
 
 def _item_feature(config: PipelineConfig) -> str | None:

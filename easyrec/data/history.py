@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from easyrec.config.expressions import parse
 from easyrec.config.features import History
+from easyrec.data.arrays import create_array
 from easyrec.data.engine import batches, connect
 from easyrec.data.expressions import to_arrow
 from easyrec.errors import DataError
@@ -136,8 +137,8 @@ def build(
         last: At most so many values a row.
         names: Columns of the log: `value` and `keep`.
     """
-    stops = np.lib.format.open_memmap(folder / "stops.npy", "w+", np.int64, (num_rows,))
-    lengths = np.lib.format.open_memmap(folder / "lengths.npy", "w+", np.int32, (num_rows,))
+    stops = create_array(folder / "stops.npy", np.int64, num_rows)
+    lengths = create_array(folder / "lengths.npy", np.int32, num_rows)
     with connect(folder) as connection:
         rows = _rows(connection, events, names)
         kept = rows.filter(rows.keep)
@@ -194,7 +195,7 @@ def _write_values(folder: Path, ordered: Any, kept: Any) -> None:
         ordered = coded.order_by(["user", "time", "log", "row"]).select(value="code")
     else:
         ordered = ordered.select("value")
-    values = np.lib.format.open_memmap(folder / "values.npy", "w+", np.int32 if text else np.int64, (count,))
+    values = create_array(folder / "values.npy", np.int32 if text else np.int64, count)
     position = 0
     for batch in batches(ordered):
         values[position : position + batch.num_rows] = batch["value"].cast(pa.int64()).to_numpy()

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from easyrec.data.arrays import create_array
 from easyrec.data.column_types import time_order
 from easyrec.data.engine import batches, connect
 from easyrec.data.hashing import below, hash_keys, mix
@@ -92,7 +93,7 @@ def cutting_time(folder: Path, log: Path, fraction: float) -> Any:
 
 def mark_latest(folder: Path, log: Path, fraction: float, num_rows: int) -> None:
     """Writes `marks.npy`: each user's latest rows (see `user_latest` above)."""
-    marks = np.lib.format.open_memmap(folder / "marks.npy", "w+", np.bool_, (num_rows,))
+    marks = create_array(folder / "marks.npy", np.bool_, num_rows)
     with connect(folder) as connection:
         rows = connection.read_parquet(str(log)).select("row", "user", "time")
         rows = rows.filter(rows.user.notnull() & rows.time.notnull())

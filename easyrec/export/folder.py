@@ -50,8 +50,10 @@ def replace_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(writing, ignore_errors=True)
     except OSError as error:
         kept = " What was there before is unchanged." if target.exists() else ""
+        # NumPy gives a write that was cut short no error number.
+        reason = error.strerror or f"{error}, as on a full disk"
         raise BundleError(
-            f"cannot write {target}: {error.strerror or error}.{kept} Check the free space and the permissions of "
+            f"cannot write {target}: {reason}.{kept} Check the free space and the permissions of "
             f"{target.parent}, then run the command again."
         ) from error
 
