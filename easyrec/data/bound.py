@@ -204,8 +204,8 @@ class BoundDataset:
                 source = label.task if label.expression is None else label.expression.text
                 raise DataError(
                     f"task {label.task!r}: all {zeros + ones} training rows have label {1 if ones else 0} ({source}), "
-                    f"so there is nothing to learn.{label.holds()} Check the column or the condition under `label:`; where "
-                    "only chosen items were recorded, add `data.negatives`, or use a task of type `retrieval`"
+                    f"so there is nothing to learn.{label.holds()} Check the column or the condition under `label:`; "
+                    "where only chosen items were recorded, add `data.negatives`, or use a task of type `retrieval`"
                 )
 
     # --------------------------------------------------------------------------------------------------- made once
