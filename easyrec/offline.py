@@ -224,6 +224,7 @@ class OfflineEvaluation:
         table = KeyedTable(items, keys.item)
         hits = self._data.relevant()
         judged = self._judged(hits[keys.user])
+        hits = hits.filter(pc.is_in(hits[keys.user], value_set=judged))
         users = self._data.user_snapshot(judged)
         taken = self._data.relevant(self._data.train)
         others = pc.unique(taken[keys.user])

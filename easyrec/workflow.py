@@ -69,6 +69,11 @@ class Run:
     measured: Measured
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        metric = self.result.monitor
+        value = f", {metric}={self.metrics[metric]:.4f}" if metric in self.metrics else ""
+        return f"Run({str(self.folder.directory)!r}, {self.result.reason} after {self.result.steps} steps{value})"
+
     @property
     def metrics(self) -> dict[str, float]:
         """Values by `task/metric` and `ranking/metric@k`."""

@@ -128,10 +128,12 @@ def test_relevant_rows_may_be_said_by_a_condition(tables, scores):
 
 
 def test_users_are_drawn_by_the_seed(tables, scores):
-    limited = offline(tables, evaluation__max_users=3).catalogue
+    few = offline(tables, evaluation__max_users=3)
+    limited = few.catalogue
     again = offline(tables, evaluation__max_users=3).catalogue
     assert len(limited.users) == 3
     assert limited.users.equals(again.users)
+    assert few.ranking({"model": lambda codes: scores[codes]}, intervals=False).n_users <= 3
     result = offline(tables).ranking({"model": lambda codes: scores[codes]}, intervals=False, max_users=2)
     assert result.n_users <= 2
 

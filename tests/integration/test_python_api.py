@@ -37,6 +37,14 @@ def test_training_gives_metrics_that_are_numbers(trained):
     assert all(math.isfinite(value) for value in trained.metrics.values())
 
 
+def test_a_run_shows_itself_in_a_line(trained):
+    auc = trained.metrics["liked/auc"]
+    assert (
+        repr(trained)
+        == f"Run({str(trained.folder.directory)!r}, completed after 38 steps, liked/auc={auc:.4f})"
+    )
+
+
 def test_the_model_learns_the_taste_of_the_users(trained):
     assert trained.metrics["liked/auc"] > 0.7
 
