@@ -190,23 +190,32 @@ class BoundDataset:
         )
 
     def check_labels(self) -> None:
-        """Whether the latest pass over the training rows had something to learn for every binary task.
+        """Whether the latest pass over the training rows had something to learn for every task.
 
         Called at the end of every complete pass over the training rows.
 
         Raises:
-            DataError: All rows of a binary task have the same label.
+            DataError: All rows of a binary or multi-class task have the same label, or no row of a retrieval was taken.
         """
         for label in self.train.labels:
-            zeros, ones = label.seen[0], label.seen[1]
-            learnable = ones and (zeros or self.config.data.negatives is not None)
-            if isinstance(label.config, BinaryTask) and zeros + ones and not learnable:
-                source = label.task if label.expression is None else label.expression.text
-                raise DataError(
-                    f"task {label.task!r}: all {zeros + ones} training rows have label {1 if ones else 0} ({source}), "
-                    f"so there is nothing to learn.{label.holds()} Check the column or the condition under `label:`; "
-                    "where only chosen items were recorded, add `data.negatives`, or use a task of type `retrieval`"
+            if len(label.seen) != 1:
+                continue
+            [(value, rows)] = label.seen.items()
+            way_out = ""
+            if isinstance(label.config, BinaryTask):
+                way_out = (
+                    "; where only chosen items were recorded, add `data.negatives`, or use a task of type `retrieval`"
                 )
+            # Sampled negatives have label 0, and a retrieval learns from what was taken.
+            if value == 1 and (
+                isinstance(label.config, RetrievalTask) or self.config.data.negatives is not None
+            ):
+                continue
+            source = label.task if label.expression is None else label.expression.text
+            raise DataError(
+                f"task {label.task!r}: all {rows} training rows have label {value} ({source}), so there is nothing to "
+                f"learn.{label.holds()} Check the column or the condition under `label:`{way_out}"
+            )
 
     # --------------------------------------------------------------------------------------------------- made once
 

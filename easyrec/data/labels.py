@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easyrec.config.expressions import Column, Expression, columns
-from easyrec.config.tasks import BinaryTask, MulticlassTask, RegressionTask, TaskConfig
+from easyrec.config.tasks import BinaryTask, MulticlassTask, RegressionTask, RetrievalTask, TaskConfig
 from easyrec.data.column_types import is_text
 from easyrec.data.expressions import to_arrow
 from easyrec.errors import DataError, SchemaError
@@ -48,7 +48,7 @@ class Label:
         task: Name of the task.
         config: The task.
         expression: What it is read from, or None for 1 in every row.
-        seen: For binary tasks, how many rows of label 0 and of label 1 the latest pass met.
+        seen: How many rows of each class the latest pass met; of a retrieval, whether an item was taken.
         moments: For regression tasks, mean and deviation of the labels that the latest pass met.
         words: Some values of the columns of text that it reads, to show when a comparison is never true.
     """
@@ -56,7 +56,7 @@ class Label:
     task: str
     config: TaskConfig
     expression: Expression | None
-    seen: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    seen: dict[int, int] = field(default_factory=dict)
     moments: Moments = field(default_factory=Moments)
     words: dict[str, list[str]] = field(default_factory=dict)
 
@@ -84,16 +84,17 @@ class Label:
 
     def begin(self) -> None:
         """Forgets what earlier passes met."""
-        self.seen, self.moments = {0: 0, 1: 0}, Moments()
+        self.seen, self.moments = {}, Moments()
 
     def count(self, numbers: NDArray[np.float32]) -> None:
-        """Remembers which classes of a binary task there were, and how large the labels of a regression task are."""
+        """Remembers which classes there were, and how large the labels of a regression task are."""
         if isinstance(self.config, RegressionTask):
             self.moments.update(numbers)
-        if isinstance(self.config, BinaryTask):
-            ones = int(np.count_nonzero(numbers))
-            self.seen[1] += ones
-            self.seen[0] += len(numbers) - ones
+        elif isinstance(self.config, (BinaryTask, MulticlassTask, RetrievalTask)):
+            # For a retrieval, an item was taken or it was not.
+            classes = numbers > 0 if isinstance(self.config, RetrievalTask) else numbers
+            for value, rows in zip(*np.unique(classes, return_counts=True), strict=True):
+                self.seen[int(value)] = self.seen.get(int(value), 0) + int(rows)
 
     def holds(self) -> str:
         """A sentence with values of the columns of text that the label is read from; "" when there are none."""

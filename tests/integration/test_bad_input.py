@@ -264,6 +264,13 @@ def test_label_of_one_class(failed, rows, rating):
     assert f"have label {int(rating > 3)}" in error
 
 
+def test_retrieval_in_which_nothing_is_ever_taken(failed, config):
+    config["model"] = {"type": "two_tower", "hidden_units": [4], "output_dim": 4}
+    config["features"] = {"user_id": "id", "movie_id": "id"}
+    config["tasks"] = {"taken": {"type": "retrieval", "label": "rating > 5"}}
+    assert "all 1200 training rows have label 0 (rating > 5), so there is nothing to learn" in failed()
+
+
 def test_label_with_nan(failed, rows, config):
     config["tasks"] = {"clicked": "binary"}
     rows["clicked"] = np.where(rows.index % 2 == 0, 1.0, 0.0)

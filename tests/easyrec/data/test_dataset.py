@@ -220,6 +220,13 @@ def test_labels_of_one_class_end_the_first_pass(write: Write, bind: Bind) -> Non
     data = bound_label(write, bind, [1, 1, 1])
     with pytest.raises(DataError, match=r"task 'y': all 3 training rows have label 1 .*`data\.negatives`"):
         list(data.train.chunks())
+    data = bound_label(write, bind, [2, 2], type="multiclass", classes=3)
+    with pytest.raises(DataError, match=r"task 'y': all 2 training rows have label 2 "):
+        list(data.train.chunks())
+    data = bound_label(write, bind, [1, 2], type="multiclass", classes=3)
+    assert len(list(data.train.chunks())) == 1
+    data = bound_label(write, bind, [3, 3], type="regression")
+    assert len(list(data.train.chunks())) == 1
     data = bound_label(write, bind, pa.array([None, None], pa.int64()))
     with pytest.raises(DataError, match=r"no training rows are left of 2 \(no label of task 'y': 2\)"):
         list(data.train.chunks())
