@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 
@@ -71,3 +73,14 @@ def test_waiting_is_counted():
     with Prefetcher(slow(), lambda item: item) as items:
         list(items)
     assert items.wait_seconds >= 0.09
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+def test_the_input_yields_to_the_step_and_the_step_keeps_its_priority():
+    def niceness(_):
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = niceness(None)
+    with Prefetcher(range(1), niceness) as items:
+        assert list(items) == [min(before + 5, 19)]
+    assert niceness(None) == before
