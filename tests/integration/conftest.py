@@ -18,9 +18,9 @@ from easyrec.cli.main import run as run_command
 from tests.integration.tiny import films, pipeline
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _quick_pages():
-    """Pages without drawings: they take longer than a tiny training, and have tests of their own."""
+    """Pages without drawings: they take longer than a tiny training, and have tests of their own, elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation.report.layout, "inline_svg", lambda figure, name, label: "<svg></svg>")
         yield

@@ -180,12 +180,21 @@ def test_ctrl_c_from_outside(tmp_path):
         "main.LazyCommand.load = lambda self: main._as_command('validate', wait)\n"
         "sys.exit(main.run(['validate']))"
     )
+    # A suite in the background of a shell ignores Ctrl-C, and children inherit that.
     process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert (process.returncode, err) == (130, "interrupted\n")
 
 
