@@ -156,10 +156,12 @@ def _training(table: TableProfile, found: Findings) -> list[str]:
     if rows < 20_000:
         # What matters is the number of steps: with few rows, small batches and many passes.
         batch = min(max(1 << (max(rows, 1) // 40).bit_length() - 1, 16), 256) if rows >= 80 else 16
+        if found.task is not None and found.task.value["type"] == "retrieval":
+            batch = max(batch, 256)  # the rest of the batch are the negatives
         epochs = min(max(round(_STEPS * batch / max(rows, 1)), 10), 50)
         return [
             "training:",
-            _line(f"  batch_size: {batch}", "examples in a step; small, as there are few rows"),
+            _line(f"  batch_size: {batch}", "examples in a step; not many, as there are few rows"),
             _line(f"  epochs: {epochs}", "at most so many passes over the data; the best one is kept"),
             _line("  early_stopping: {patience: 5}", "passes without a better result before training ends"),
         ]
