@@ -1,6 +1,7 @@
 """Interrupted and resumed, killed, replaced: no run is lost, and a resumed one ends like one that never stopped."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,7 @@ def test_a_signal_while_the_last_epoch_is_measured_stops_the_run(data, tmp_path)
     assert easyrec.train(config, resume=True).result.reason == "completed"
 
 
+@pytest.mark.slow
 def test_kill_9_costs_what_came_after_the_last_checkpoint_and_no_more(whole, data, tmp_path):
     config = hard(data, tmp_path)
     program = f"""
@@ -148,6 +150,7 @@ easyrec.train({config!r}, callbacks=[Kill()])
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert max(path.name for path in (tmp_path / "films" / "checkpoints").iterdir()) == "step-0000000008"
+    shutil.rmtree(tmp_path / "films" / "prepared")  # which may be deleted at any time
     resumed = fit(prepare(config, resume=True), resume=True)
     assert weights(tmp_path / "films") == weights(whole.folder.directory)
     assert resumed.evaluations == whole.result.evaluations

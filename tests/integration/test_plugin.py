@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.tiny import pipeline
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 
 PARTS = '''

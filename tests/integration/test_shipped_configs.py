@@ -17,7 +17,7 @@ from easyrec.workflow import fit, prepare
 from tests.integration import shipped
 from tests.integration.weights import weights
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[2] / "feature_configs"
 CONFIGS = sorted(FOLDER.glob("*.yaml"))
