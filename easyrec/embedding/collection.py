@@ -87,8 +87,7 @@ class EmbeddingCollection(tf.Module):
                     row += len(block)
             if self.linear_units:
                 linear = self.tables[f"{LINEAR}/{group.name}"]
-                for shard in linear.shards:
-                    shard.assign(tf.zeros_like(shard))
+                linear.fill(0.0)
 
     # The training step.
 

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from easyrec.embedding.huge_pages import ask_for_huge_pages
+
 # Rows written to or read from a variable at once: large enough to be quick, small beside the table.
 SLICE_ROWS = 1 << 16
 
@@ -35,6 +37,8 @@ class ShardedTable(tf.Module):
             )
             for shard in range(shards)
         ]
+        for shard in self.shards:
+            ask_for_huge_pages(shard)
 
     def gather(self, ids: tf.Tensor) -> tf.Tensor:
         """Rows of the ids [U], as [U, dim]."""
@@ -81,6 +85,12 @@ class ShardedTable(tf.Module):
                 row = (start + first) // count
                 # Assigning to a slice would copy the whole variable; scattering writes in place.
                 shard.scatter_update(tf.IndexedSlices(part, tf.range(row, row + len(part))))
+
+    def fill(self, value: float) -> None:
+        """Gives all cells a value, in place: assigning would put the variable elsewhere in memory."""
+        for start in range(0, self.rows, SLICE_ROWS):
+            rows = min(SLICE_ROWS, self.rows - start)
+            self.write(start, np.full((rows, self.dim), value, np.float32))
 
     def slices(self, start: int, stop: int) -> Iterator[npt.NDArray[np.float32]]:
         """Rows from `start` to before `stop`, at most SLICE_ROWS at a time."""

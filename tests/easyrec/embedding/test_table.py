@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from easyrec.embedding.huge_pages import ask_for_huge_pages
 from easyrec.embedding.table import ShardedTable
 
 
@@ -36,3 +37,18 @@ def test_a_shard_is_one_variable_with_every_nth_row():
     table = ShardedTable("t", 5, 1, shards=2)
     table.write(0, np.arange(5, dtype=np.float32)[:, None])
     assert [shard.numpy()[:, 0].tolist() for shard in table.shards] == [[0, 2, 4], [1, 3]]
+
+
+def test_filling_reaches_every_cell():
+    table = ShardedTable("t", 7, 2, shards=2)
+    table.fill(3.0)
+    assert (table.read() == 3).all()
+
+
+def test_large_pages_leave_the_values_alone():
+    large = ShardedTable("t", 70_000, 16, fill=0.5)  # some pages of 2 MiB
+    ask_for_huge_pages(large.shards[0])
+    assert (large.read() == 0.5).all()
+    table = tf.Variable(tf.zeros([3, 2]))
+    ask_for_huge_pages(table)
+    assert not table.numpy().any()
