@@ -114,13 +114,10 @@ class DeepFM:
         loss.backward()
         self.adam.step()
         with torch.no_grad():
-            # Scattering with an expanded index is several times faster than `index_add_` on rows.
-            gradient = torch.zeros_like(rows).scatter_add_(
-                0, inverse[:, None].expand(-1, DIM), embeddings.grad.view(-1, DIM)
-            )
+            gradient = torch.zeros_like(rows).index_add_(0, inverse, embeddings.grad.view(-1, DIM))
             unique = unique.long()
             self._adagrad(self.table, self.table_sums, unique, rows, gradient)
-            gradient = torch.zeros_like(linear).scatter_add_(0, inverse, weights.grad.view(-1))
+            gradient = torch.zeros_like(linear).index_add_(0, inverse, weights.grad.view(-1))
             self._adagrad(self.linear, self.linear_sums, unique, linear, gradient)
         return loss.item()
 

@@ -1,8 +1,8 @@
 """Large pages under embedding tables, so that reaching a row at random costs one miss less.
 
 A table of hundreds of megabytes on pages of 4 KiB needs far more page translations than a processor keeps at hand, and
-rows are reached at random. With pages of 2 MiB the work on rows takes a third less time (docs/explanation/performance.md).
-Linux gives them to programs that ask; where it does not, nothing changes but speed.
+rows are reached at random. With pages of 2 MiB the work on rows takes a third less time
+(docs/explanation/performance.md). Linux gives them to programs that ask; where it does not, only speed is lost.
 """
 
 from __future__ import annotations
