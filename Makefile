@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # Extra arguments for pytest, for example: make pytest ARGS="tests/easyrec/config -x"
 ARGS ?=
-SOURCES := easyrec evaluation tests docs benchmarks
+SOURCES := easyrec evaluation serving tests docs benchmarks examples
 
 # The first Python that runs and is one that TensorFlow supports; `make PYTHON=/path/to/python3.12 ...` overrides.
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -87,9 +87,9 @@ lock:  ## Bring requirements.lock in line with pyproject.toml
 	@set -e; tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
 	"$(PYTHON)" -m venv "$$tool" && "$$tool/bin/pip" install --quiet --disable-pip-version-check uv; \
 	"$$tool/bin/uv" pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
-	  --extra demo --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --extra demo --extra litert --extra redis --extra faiss --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" $(UPGRADE) pyproject.toml --output-file requirements.lock
 
 clean:  ## Remove .venv, caches and builds; never data or runs
 	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find easyrec evaluation tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""The recommendation service: bundles behind a REST API."""
