@@ -1,12 +1,6 @@
 """The bundle: a folder that holds all it takes to predict and to recommend, and refers to nothing outside.
 
-manifest.json      what it is, and the checksum of every file
-config.yaml        the resolved configuration
-model/             SavedModel; loads without this package, in TensorFlow Serving too
-features/          vocabularies and statistics
-candidates/        the catalogue, popularity, neighbours, item vectors
-users/             latest columns, histories and seen items of each user, if `export.users`
-examples/          raw rows with their scores
+What lies where in it: `easyrec.export.layout`.
 """
 
 from __future__ import annotations
@@ -23,21 +17,19 @@ import pandas as pd
 
 from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.errors import BundleError, nearest
+from easyrec.errors import BundleError
 from easyrec.export.candidates import Candidates
 from easyrec.export.examples import replay_examples
 from easyrec.export.frames import Frame, as_table
-from easyrec.export.manifest import MANIFEST, Manifest, read_manifest, verify_files
+from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, MODEL, USERS, find_bundle
+from easyrec.export.manifest import Manifest, read_manifest, verify_files
 from easyrec.export.predict import Predictor
 from easyrec.export.ranking import Ranker
 from easyrec.export.recommend import FUNNEL, Catalogue, Recommender
-from easyrec.export.runtime import BATCH_ROWS, SCORE, Runtime, load_functions
+from easyrec.export.runtime import BATCH_ROWS, SCORE, Runtime
+from easyrec.export.savedmodel import load_runtime
 from easyrec.export.tables import KeyedTable
 from easyrec.export.users import Users
-
-CONFIG, MODEL, FEATURES, CANDIDATES, EXAMPLES = "config.yaml", "model", "features", "candidates", "examples"
-USERS = "users/users.parquet"
-RUN_BUNDLE = "bundle"
 
 
 @dataclass(frozen=True)
@@ -73,8 +65,7 @@ class Bundle:
         manifest = read_manifest(folder)
         if verify:
             verify_files(folder, manifest)
-        functions = load_functions(folder / MODEL, manifest.signatures)
-        runtime = Runtime(functions, manifest.inputs, manifest.encoded, manifest.tasks)
+        runtime = load_runtime(folder / MODEL, manifest)
         item, user = manifest.keys.get("item"), manifest.keys.get("user")
         bundle = cls(
             folder,
@@ -230,28 +221,6 @@ class Bundle:
         columns, _ = self.catalogue.users.rows(users)
         rows = list(self.catalogue.ranker.scores(columns, task=task))
         return np.stack(rows) if rows else np.empty((0, len(self.catalogue.candidates.items)), np.float32)
-
-
-def find_bundle(path: str | Path) -> Path:
-    """The folder of a bundle, given that folder or the run it belongs to.
-
-    Raises:
-        BundleError: There is none.
-    """
-    path = Path(path)
-    for folder in (path, path / RUN_BUNDLE):
-        if (folder / MANIFEST).is_file():
-            return folder
-    if not path.exists():
-        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise BundleError(
-            f"{path} does not exist; give the folder of a run or of a bundle.{nearest(path.name, siblings)}"
-        )
-    if (path / CONFIG).is_file():
-        raise BundleError(f"the run {path} has no bundle yet; make one with `easyrec export {path}`")
-    raise BundleError(
-        f"{path} is neither a bundle (it holds no {MANIFEST}) nor a run with one in {path / RUN_BUNDLE}"
-    )
 
 
 def load(path: str | Path, verify: bool = True) -> Bundle:

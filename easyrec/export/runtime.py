@@ -1,25 +1,24 @@
-"""Calls the functions of a model with tables and arrays, be it a SavedModel or a model still in training."""
+"""Calls the functions of a model with tables and arrays, be it a SavedModel or a model still in training.
+
+Imports no TensorFlow: functions take and return NumPy arrays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 
-from easyrec.errors import BundleError
 from easyrec.export.inputs import blocks, to_tensors
 from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
 from easyrec.features.batch import EncodedBatch, RaggedColumn
 from easyrec.features.inputs import MISSING_INT
 
 Predictions = dict[str, npt.NDArray[np.float32]]
-Functions = Mapping[str, Callable[..., Mapping[str, Any]]]
+Functions = Mapping[str, Callable[..., dict[str, npt.NDArray[Any]]]]
 
 SERVE, ENCODE_USER, ENCODE_ITEMS, SCORE = "serving_default", "encode_user", "encode_items", "score"
 USER_EMBEDDING, ITEM_EMBEDDING, SCORE_EMBEDDINGS = "user_embedding", "item_embedding", "score_embeddings"
@@ -30,7 +29,7 @@ class Runtime:
     """A model as functions of tables.
 
     Args:
-        functions: By name of the signature: keyword arguments are tensors, the result maps names to tensors.
+        functions: By name of the signature: keyword arguments are arrays, the result maps names to arrays.
         inputs: Raw inputs.
         encoded: What the encoding signatures return.
         tasks: What is predicted.
@@ -147,11 +146,7 @@ class Runtime:
         }
 
     def _call(self, function: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        tensors = {
-            name: tf.constant(array, tf.string if array.dtype == np.object_ else None)
-            for name, array in arrays.items()
-        }
-        return {name: value.numpy() for name, value in self._functions[function](**tensors).items()}
+        return self._functions[function](**arrays)
 
     def _predictions(self, parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Predictions:
         return {
@@ -168,30 +163,3 @@ def _padded(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
         return array
     missing = {"i": MISSING_INT, "f": np.nan}.get(array.dtype.kind, b"")
     return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=missing)
-
-
-def load_functions(folder: Path, signatures: Sequence[str]) -> Functions:
-    """The signatures of a SavedModel.
-
-    Raises:
-        BundleError: It cannot be loaded, or lacks a signature.
-    """
-    try:
-        model = tf.saved_model.load(folder)
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise BundleError(f"the model in {folder} cannot be loaded: {error}") from error
-    absent = [name for name in signatures if name not in model.signatures]
-    if absent:
-        raise BundleError(f"the model in {folder} lacks the signatures {', '.join(absent)}")
-    return {name: _Signature(model, model.signatures[name]) for name in signatures}
-
-
-@dataclass(frozen=True)
-class _Signature:
-    """A signature that keeps its model: alone it would not keep the variables it reads."""
-
-    model: Any
-    function: Callable[..., Mapping[str, Any]]
-
-    def __call__(self, **tensors: Any) -> Mapping[str, Any]:
-        return self.function(**tensors)

@@ -21,6 +21,7 @@ from easyrec.export.runtime import (
     USER_EMBEDDING,
     Runtime,
 )
+from easyrec.export.savedmodel import ArrayFunction
 from easyrec.export.stages import (
     ITEM,
     USER,
@@ -81,7 +82,9 @@ class ModelFunctions:
 
     def runtime(self) -> Runtime:
         """The functions, ready to be called with tables."""
-        functions = {name: _WithKeywords(function) for name, function in self.functions.items()}
+        functions = {
+            name: ArrayFunction(_WithKeywords(function)) for name, function in self.functions.items()
+        }
         return Runtime(functions, self.inputs, self.encoded, self.tasks)
 
     def save(self, folder: Path) -> None:

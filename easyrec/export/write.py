@@ -16,10 +16,11 @@ from easyrec.config.features import SequenceFeature
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
 from easyrec.config.tasks import BinaryTask, RetrievalTask
-from easyrec.export.bundle import CANDIDATES, CONFIG, EXAMPLES, FEATURES, MODEL, USERS, Bundle
+from easyrec.export.bundle import Bundle
 from easyrec.export.candidates import Candidates
 from easyrec.export.examples import choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
+from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, MODEL, USERS
 from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import ITEM_EMBEDDING, Predictions

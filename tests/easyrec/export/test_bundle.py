@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from easyrec.errors import BundleError
-from easyrec.export import bundle as bundle_module
-from easyrec.export import examples, write
-from easyrec.export.bundle import Bundle, find_bundle, load
+from easyrec.export import examples, layout, write
+from easyrec.export.bundle import Bundle, load
+from easyrec.export.layout import find_bundle
 from easyrec.export.manifest import MANIFEST, read_manifest, write_manifest
 from easyrec.export.write import positive_rows
 
@@ -217,4 +217,4 @@ def test_manifest_is_plain_json(films: Any) -> None:
     values = json.loads((films.bundle.folder / MANIFEST).read_text())
     assert values["manifest_version"] == 1
     assert len(values["files"]["config.yaml"]["sha256"]) == 64
-    assert bundle_module.CONFIG in values["files"]
+    assert layout.CONFIG in values["files"]

@@ -24,8 +24,8 @@ from easyrec.export.runtime import (
     SERVE,
     USER_EMBEDDING,
     Runtime,
-    load_functions,
 )
+from easyrec.export.savedmodel import load_functions
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
 
