@@ -207,7 +207,12 @@ def find_history(found: Findings) -> None:
     name = "recent"
     while name in found.features or name in found.left_out or name in found.label_columns:
         name += "_items"
-    options: dict[str, Any] = {"type": "sequence", "of": found.keys["item"].value, "max_length": 50}
+    options: dict[str, Any] = {
+        "type": "sequence",
+        "of": found.keys["item"].value,
+        "max_length": 50,
+        "pooling": "sqrtn",  # a mean says nothing of how many there were
+    }
     label = found.task.value.get("label") if found.task is not None else None
     if found.task is not None and found.task.value["type"] == "binary":
         options["history"] = {"where": label or f"{quoted(found.label_columns[0])} == 1"}

@@ -100,18 +100,22 @@ def _split(found: Findings) -> str:
 
 
 def _negatives(found: Findings) -> str | None:
-    if (
-        found.task is None
-        or found.task.value["type"] != "binary"
-        or not {"user", "item"} <= found.keys.keys()
-    ):
+    if not _ranks_rated(found):
         return None
-    where = found.task.value.get("label")
-    if where is None or ">=" not in where:
-        return None
+    where = found.task.value["label"] if found.task else None
     return _line(
-        f"  negatives: {{per_row: 4, where: {_flow(where)}}}",
+        f"  negatives: {{per_row: 4, where: {_flow(where)}, sampling: popularity, power: 0.5}}",
         "only rated items are in the data; these teach what is not chosen",
+    )
+
+
+def _ranks_rated(found: Findings) -> bool:
+    """Whether the model ranks items by what users say of those they chose, so that it must learn of the others too."""
+    return (
+        found.task is not None
+        and found.task.value["type"] == "binary"
+        and ">=" in found.task.value.get("label", "")
+        and {"user", "item"} <= found.keys.keys()
     )
 
 
@@ -132,6 +136,14 @@ def _model(found: Findings) -> list[str]:
                 "model: {type: wide_and_deep, hidden_units: [64, 32]}",
                 "a linear model and a network: strong on numbers alone",
             )
+        ]
+    if _ranks_rated(found):
+        return [
+            _line(
+                "model: {type: deepfm, hidden_units: [128, 64], dropout: 0.2}",
+                "a strong default; `easyrec list models` shows others",
+            ),
+            _line("embedding: {dim: 32}", "numbers that describe an item; taste takes more than clicks do"),
         ]
     return [
         _line(
@@ -167,11 +179,17 @@ def _training(table: TableProfile, found: Findings) -> list[str]:
         ]
     batch = 1024 if rows < 200_000 else 4096
     epochs = 5 if rows < 200_000 else 2 if rows < 2_000_000 else 1
-    return [
+    lines = [
         "training:",
         _line(f"  batch_size: {batch}", "examples in a step"),
         _line(f"  epochs: {epochs}", "passes over the data; the best one is kept"),
     ]
+    if _ranks_rated(found):
+        lines += [
+            _line("  optimizer: {embedding: {learning_rate: 0.05}}", "faster than usual, as most ids are rare"),
+            _line("  checkpoints: {metric: ranking/ndcg@10}", "the best one is the one whose lists are best"),
+        ]
+    return lines
 
 
 def _line(text: str, why: str) -> str:
