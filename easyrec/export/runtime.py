@@ -131,7 +131,7 @@ class Runtime:
         ragged: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for entry in self._encoded:
             if entry.side == side and entry.part is None:
-                dense[entry.key] = _padded(arrays[entry.tensor], widest[entry.tensor])
+                dense[entry.key] = padded(arrays[entry.tensor], widest[entry.tensor])
             elif entry.side == side and entry.part is not None:
                 ragged.setdefault(entry.key, {})[entry.part] = arrays[entry.tensor]
         return EncodedBatch(rows, dense, {key: RaggedColumn(**parts) for key, parts in ragged.items()})
@@ -157,7 +157,7 @@ class Runtime:
         }
 
 
-def _padded(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+def padded(array: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     """Raw lists [B, L] of one block as wide as those of the others."""
     if array.ndim == 1 or array.shape[1] == width:
         return array

@@ -1,0 +1,193 @@
+"""The models that a service has: several names, several versions of each, one of them active.
+
+Loading happens on a thread of its own. A version is verified and warmed up before anyone can see it; making it active
+replaces one reference, so a request works with the version it began with and none waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from easyrec.errors import BundleError, EasyRecError, nearest
+from serving.models.served import ServedModel, load_served_model
+
+State = Literal["active", "previous", "ready", "failed"]
+Listener = Callable[[str, ServedModel], None]
+Load = Callable[[Path], ServedModel]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """One version of a model.
+
+    Attributes:
+        name: Name of the model; the folder's where the bundle could not even be read.
+        version: Version of the bundle, or "" where it could not be read.
+        state: `active` serves, `previous` did before, `ready` is loaded, `failed` was refused.
+        path: Where it was loaded from.
+        runtime: What computes it.
+        error: Why it was refused.
+    """
+
+    name: str
+    version: str
+    state: State
+    path: Path
+    runtime: str = ""
+    error: str = ""
+
+
+@dataclass
+class _Versions:
+    """The versions of one name, in the order of loading."""
+
+    models: dict[str, ServedModel] = field(default_factory=dict)
+    previous: str | None = None
+
+
+class ModelHub:
+    """Names to versions to models.
+
+    Args:
+        load: How a folder becomes a model; `load_served_model` with its defaults unless given.
+    """
+
+    def __init__(self, load: Load = load_served_model) -> None:
+        self._load = load
+        self._versions: dict[str, _Versions] = {}
+        self._active: Mapping[str, ServedModel] = {}
+        self._failed: dict[Path, VersionInfo] = {}
+        self._listeners: list[Listener] = []
+        self._lock = threading.RLock()
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="model-loader")
+
+    # Reading: no locks, so that no request ever waits for a swap.
+
+    def active(self, name: str) -> ServedModel:
+        """The active version of a model.
+
+        Raises:
+            BundleError: There is none.
+        """
+        model = self._active.get(name)
+        if model is None:
+            raise BundleError(f"there is no model {name!r}.{nearest(name, self._active)}")
+        return model
+
+    def names(self) -> list[str]:
+        """Names of the models that have an active version."""
+        return sorted(self._active)
+
+    def versions(self, name: str | None = None) -> list[VersionInfo]:
+        """What is known of all versions, or of those of one name, refused ones included."""
+        with self._lock:
+            found = [
+                VersionInfo(model.name, version, self._state(model, version), model.folder, model.runtime)
+                for versions in self._versions.values()
+                for version, model in versions.models.items()
+            ]
+            found += self._failed.values()
+        return [info for info in found if name is None or info.name == name]
+
+    def loaded(self, name: str) -> list[ServedModel]:
+        """All versions of a model that could serve: what changes of items have to reach."""
+        with self._lock:
+            return list(self._versions[name].models.values()) if name in self._versions else []
+
+    # Changing
+
+    def add_listener(self, listener: Listener) -> None:
+        """Calls `listener(name, model)` before a model becomes active for the first time.
+
+        It may bring the model up to date, such as with items that were put through the API. If it raises, the model
+        does not become active.
+        """
+        self._listeners.append(listener)
+
+    def load(self, path: str | Path, activate: bool = True) -> Future[ServedModel]:
+        """Loads a bundle in the background; the future has the model, or the BundleError why it was refused.
+
+        Args:
+            path: The folder of a bundle or of a run.
+            activate: Make it the active version once it is ready.
+        """
+        return self._loader.submit(self.load_now, path, activate)
+
+    def load_now(self, path: str | Path, activate: bool = True) -> ServedModel:
+        """As `load`, on this thread.
+
+        Raises:
+            BundleError: It was refused; whatever was active stays so.
+        """
+        path = Path(path)
+        try:
+            model = self._load(path)
+        except EasyRecError as error:
+            with self._lock:
+                self._failed[path] = VersionInfo(path.name, "", "failed", path, error=str(error))
+            _LOG.error("the bundle in %s is refused and does not serve: %s", path, error)
+            raise
+        with self._lock:
+            self._failed.pop(path, None)
+            versions = self._versions.setdefault(model.name, _Versions())
+            versions.models[model.version] = model
+        for listener in self._listeners:
+            listener(model.name, model)
+        if activate:
+            self.activate(model.name, model.version)
+        return model
+
+    def activate(self, name: str, version: str) -> ServedModel:
+        """Makes a loaded version the active one; the one it replaces is kept, older ones are let go.
+
+        Raises:
+            BundleError: It is not loaded.
+        """
+        with self._lock:
+            versions = self._versions.get(name)
+            if versions is None or version not in versions.models:
+                known = [] if versions is None else list(versions.models)
+                raise BundleError(
+                    f"version {version!r} of the model {name!r} is not loaded; loaded are "
+                    f"{', '.join(known) or 'none'}.{nearest(version, known)}"
+                )
+            model, before = versions.models[version], self._active.get(name)
+            if before is model:
+                return model
+            self._active = {**self._active, name: model}
+            if before is not None:
+                for old in [old for old in versions.models if old not in (version, before.version)]:
+                    del versions.models[old]
+                versions.previous = before.version
+        _LOG.info("version %s of the model %s is active", version, name)
+        return model
+
+    def rollback(self, name: str) -> ServedModel:
+        """Makes the previous version active again.
+
+        Raises:
+            BundleError: There is none.
+        """
+        with self._lock:
+            versions = self._versions.get(name)
+            if versions is None or versions.previous is None:
+                raise BundleError(f"the model {name!r} has no previous version to go back to")
+            return self.activate(name, versions.previous)
+
+    def close(self) -> None:
+        """Waits for what is being loaded, and loads no more."""
+        self._loader.shutdown()
+
+    def _state(self, model: ServedModel, version: str) -> State:
+        active = self._active.get(model.name)
+        if active is model:
+            return "active"
+        return "previous" if self._versions[model.name].previous == version else "ready"

@@ -1,0 +1,106 @@
+"""A served model gives the scores of its bundle, follows changes of its items, and refuses a damaged bundle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from easyrec.errors import DataError, SchemaError
+from serving.models.served import ServedModel
+
+
+def test_scores_are_those_of_the_bundle(films: Any, served: ServedModel) -> None:
+    users = films.bundle.users
+    for position in range(len(users)):
+        known = served.known_user(users.keys[position].as_py())
+        assert known is not None
+        found = served.score(served.user(known), np.arange(len(served.catalogue)))["liked"]
+        expected = films.bundle.scores([known["user_id"]])[0]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_items_by_key_and_row(served: ServedModel) -> None:
+    catalogue = served.catalogue
+    assert catalogue.rows(["m3", "nothing", None, "m0"]).tolist() == [3, -1, -1, 0]
+    assert catalogue.ids[3] == "m3"
+    assert catalogue.ids[-1] == "m8"
+    assert list(catalogue.ids)[:2] == ["m0", "m1"]
+    assert catalogue.properties(np.array([4, 0]), ["title", "year"]) == [
+        {"title": "Movie 4", "year": 1993},
+        {"title": "Movie 0", "year": None},
+    ]
+    assert catalogue.popularity[0].tolist() == [5, 4, 3, 2, 1, 0, 0, 0, 0]
+    assert len(catalogue.neighbors(0, 3)[0]) == 3
+    with pytest.raises(SchemaError, match=r"no column 'titel'.*title"):
+        catalogue.column("titel")
+
+
+def test_an_item_that_is_put_scores_as_if_it_had_been_exported(served: ServedModel) -> None:
+    user = served.user({"user_id": 103, "recent": ["m1", "m2"]})
+    before = served.score(user, np.arange(9))["liked"]
+    fourth = served.catalogue.properties(np.array([4]))[0]
+    del fourth["movie_id"]
+    old = served.catalogue
+    served.put_items({"new": fourth, "m2": {**fourth, "title": "Changed"}})
+    catalogue = served.catalogue
+    assert len(old) == 9
+    assert catalogue.rows(["new", "m2"]).tolist() == [9, 2]
+    assert catalogue.properties(np.array([9, 2, 4]), ["movie_id", "title"]) == [
+        {"movie_id": "new", "title": "Movie 4"},
+        {"movie_id": "m2", "title": "Changed"},
+        {"movie_id": "m4", "title": "Movie 4"},
+    ]
+    after = served.score(user, np.array([*range(10), 9]))["liked"]
+    same = [0, 1, 3, 4, 5, 6, 7, 8]
+    np.testing.assert_array_equal(after[same], before[same])
+    assert after[9] == after[10]
+    assert after[2] != before[2]
+    served.put_items({"m2": old.properties(np.array([2]))[0] | {"movie_id": "m2"}, "newer": {}})
+    again = served.score(user, np.array([2, 9, 10]))["liked"]
+    np.testing.assert_allclose(again[:2], [before[2], after[9]], atol=1e-6)
+    served.remove_items(["m2", "unheard of"])
+    assert np.flatnonzero(~served.catalogue.available).tolist() == [2]
+    served.put_items({"m2": {}})
+    assert served.catalogue.available.all()
+    assert served.catalogue.popularity[0][2] == 3
+
+
+def test_items_that_cannot_be_used_are_refused_as_a_whole(served: ServedModel) -> None:
+    before = served.catalogue
+    with pytest.raises(SchemaError, match=r"item 'b': the item table has no column 'yaer'.*year"):
+        served.put_items({"a": {"year": 1}, "b": {"yaer": 1}})
+    with pytest.raises(DataError, match="item 'b': 'year' takes int64, got 'soon'"):
+        served.put_items({"a": {"year": 1}, "b": {"year": "soon"}})
+    assert served.catalogue is before
+
+
+def test_rows_outside_the_catalogue_are_refused(served: ServedModel) -> None:
+    with pytest.raises(SchemaError, match="between 0 and"):
+        served.score(served.user({}), np.array([-1]))
+
+
+def test_histories_become_the_columns_of_sequences(served: ServedModel) -> None:
+    assert served.history_columns(["m1", "m2", "gone"]) == {"recent": ["m1", "m2", "gone"]}
+    assert served.known_user(100) is not None
+    assert served.known_user(999) is None
+
+
+def test_vectors_find_items(towers_served: ServedModel) -> None:
+    vector = towers_served.user_vector({"user_id": 103, "recent": ["m1"]})
+    rows, scores = towers_served.search(vector, 3)
+    vectors = towers_served.catalogue.vectors
+    assert vectors is not None
+    expected = np.argsort(-(vectors @ vector), kind="stable")[:3]
+    assert rows.tolist() == expected.tolist()
+    towers_served.put_items({"new": {"genres": "g1"}, "m4": {}})
+    towers_served.remove_items(["m5"])
+    rows, scores = towers_served.search(vector, 99)
+    assert sorted(rows.tolist()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    newest = towers_served.catalogue.vectors
+    assert newest is not None
+    np.testing.assert_allclose(scores, newest[rows] @ vector, rtol=1e-5)
+    mask = np.zeros(10, bool)
+    mask[[5, 9]] = True
+    assert towers_served.search(vector, 2, mask)[0].tolist() == [9]
