@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from easyrec.data.dataset import open_dataset
 from easyrec.errors import ConfigError, TrainingError
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
-from easyrec.run import RunFolder, abandon, find_place, open_run, start_run
+from easyrec.run import RunFolder, abandon, changed_data, find_place, open_run, start_run
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.optimizers import dense_optimizer
 from easyrec.training.warm_start import warm_start
@@ -76,19 +76,30 @@ def prepare(
         tell("reading the data")
         dataset = open_dataset(loaded, cache=folder.prepared)
         resolved = resolve(loaded, dataset.columns)
+        changed: list[str] = []
         if continued:
             open_run(directory, resolved)
+            changed = [_changed(table) for table in changed_data(folder, dataset.fingerprints)]
+            for note in changed:
+                tell(f"note: {note}")
         prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
         with _writing(folder):
             if not continued:
-                start_run(folder, resolved)
+                start_run(folder, resolved, dataset.fingerprints)
                 dataset.store.prune()
             if not _fitted(folder):
                 _save_features(folder, prepared.encoder)
     except BaseException:
         abandon(folder)
         raise
-    return prepared
+    return replace(prepared, notes=(*prepared.notes, *changed))
+
+
+def _changed(table: str) -> str:
+    return (
+        f"the files of the {table} data have changed since the run began (other names, sizes or times): what it has "
+        "learned so far, its vocabularies too, comes from the old ones; start anew with --overwrite to have one state"
+    )
 
 
 def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,11 @@ class RunFolder:
     def config_path(self) -> Path:
         """The resolved configuration, every default filled in; training from it gives the same run."""
         return self.directory / "config.yaml"
+
+    @property
+    def data_path(self) -> Path:
+        """Fingerprints of the data it was started from."""
+        return self.directory / "data.json"
 
     @property
     def features(self) -> Path:
@@ -134,7 +140,7 @@ def find_place(directory: str | Path, *, overwrite: bool = False) -> RunFolder:
     return run
 
 
-def start_run(run: RunFolder, config: PipelineConfig) -> None:
+def start_run(run: RunFolder, config: PipelineConfig, data: Mapping[str, str] | None = None) -> None:
     """Makes a folder that of a new run: removes what an earlier one left, and writes the configuration.
 
     The folder holds a run at every moment, the earlier one or the new one. Prepared data stay: they are found by what
@@ -143,6 +149,7 @@ def start_run(run: RunFolder, config: PipelineConfig) -> None:
     Args:
         run: As `find_place` gave it.
         config: The resolved configuration.
+        data: Fingerprints of its data, see `changed_data`.
     """
     run.directory.mkdir(parents=True, exist_ok=True)
     for path in run.directory.iterdir():
@@ -151,6 +158,20 @@ def start_run(run: RunFolder, config: PipelineConfig) -> None:
     writing = run.config_path.with_name(f".{run.config_path.name}.writing")
     writing.write_text(resolved_yaml(config), encoding="utf-8")
     writing.replace(run.config_path)
+    run.data_path.write_text(json.dumps(dict(data or {}), indent=1) + "\n", encoding="utf-8")
+
+
+def changed_data(run: RunFolder, data: Mapping[str, str]) -> list[str]:
+    """The tables whose files are not those that the run was started from.
+
+    Args:
+        run: An existing run.
+        data: Fingerprints of the data as they are now, by table.
+    """
+    if not run.data_path.is_file():
+        return []
+    stored = json.loads(run.data_path.read_text(encoding="utf-8"))
+    return [name for name in stored if stored[name] != data.get(name)]
 
 
 def abandon(run: RunFolder) -> None:

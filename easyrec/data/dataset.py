@@ -75,12 +75,14 @@ class Dataset:
     Attributes:
         config: The pipeline.
         report: What was read and what was left out.
+        fingerprints: Of the files of `train`, `eval`, `user table` and `item table`, their sizes and times of change.
         columns: All columns that features, labels and expressions may use.
     """
 
     def __init__(self, config: PipelineConfig, store: Store) -> None:
         self.config = config
         self.report = DataReport()
+        self.fingerprints: dict[str, str] = {}
         self.store = store
         data = config.data
         train = self._open("train", data.train)
@@ -108,6 +110,7 @@ class Dataset:
     def _open(self, name: str, config: SourceConfig) -> Source:
         source = open_source(config, self.store, self.config.data.storage_options, self.config.data.on_error)
         self.report.faults[name] = source.faults
+        self.fingerprints[name if name in ("train", "eval") else f"{name} table"] = source.fingerprint
         return source
 
     def _join(self, side: Side, config: SourceConfig | None, key: str | None) -> None:

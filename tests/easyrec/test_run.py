@@ -4,7 +4,7 @@ import pytest
 
 from easyrec.config.loader import parse_config
 from easyrec.errors import ConfigError
-from easyrec.run import RunError, RunFolder, abandon, find_place, open_run, start_run
+from easyrec.run import RunError, RunFolder, abandon, changed_data, find_place, open_run, start_run
 
 CONFIG = {
     "data": {"train": "a.parquet"},
@@ -29,7 +29,7 @@ def run(tmp_path, config):
 def test_a_new_run_holds_its_configuration(run, config):
     assert open_run(run.directory, config) == run
     assert run.config() == config
-    assert [path.name for path in run.directory.iterdir()] == ["config.yaml"]
+    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "data.json"]
     assert run.summary() == {}
     assert run.logged() == []
 
@@ -70,7 +70,7 @@ def test_starting_removes_what_an_earlier_run_left_but_its_prepared_data(run, co
     (run.directory / "link").symlink_to(outside)
     other = config.model_copy(update={"name": "other"})
     start_run(run, other)
-    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "prepared"]
+    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "data.json", "prepared"]
     assert run.config() == other
     assert (outside / "kept").exists()
 
@@ -134,3 +134,13 @@ def test_the_log_is_read_without_its_half_written_end(run):
     assert run.logged() == [{"event": "start", "step": 0}]
     run.summary_path.write_text(json.dumps({"metrics": {}}))
     assert run.summary() == {"metrics": {}}
+
+
+def test_changed_data_are_named(tmp_path, config):
+    place = find_place(tmp_path / "run")
+    start_run(place, config, {"train": "a", "eval": "b"})
+    assert changed_data(place, {"train": "a", "eval": "b"}) == []
+    assert changed_data(place, {"train": "c", "eval": "b"}) == ["train"]
+    assert changed_data(place, {"train": "a"}) == ["eval"]
+    place.data_path.unlink()  # as runs of earlier versions are
+    assert changed_data(place, {"train": "c"}) == []

@@ -167,6 +167,16 @@ def test_an_error_before_the_first_checkpoint_leaves_a_run_that_starts_anew(whol
     assert weights(tmp_path / "films") == weights(whole.folder.directory)
 
 
+def test_resume_says_which_data_have_changed(data, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    config = pipeline(copy, tmp_path, features={"movie_id": "id"}, model={"type": "logistic_regression"})
+    prepare(config)
+    os.utime(copy / "train.parquet", (1, 1))
+    resumed = prepare(config, resume=True)
+    assert ["the files of the train data have changed" in note for note in resumed.notes] == [True]
+
+
 def test_another_seed_gives_other_weights(whole, data, tmp_path):
     config = hard(data, tmp_path)
     config["training"] = {**config["training"], "seed": 1, "max_steps": 2}
