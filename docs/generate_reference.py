@@ -257,23 +257,28 @@ def commands() -> str:
 
 
 def command_section(lazy: LazyCommand) -> str:
-    """One command: usage, what it does, its arguments and options."""
+    """One command, or a group and each of its commands."""
     command = lazy.load()
+    members = getattr(command, "commands", {}).items()
+    sections = [section(lazy.name, command, lazy.summary)]
+    return "\n".join([*sections, *(section(f"{lazy.name} {name}", one, "") for name, one in members)])
+
+
+def section(name: str, command: Any, summary: str) -> str:
+    """One command: usage, what it does, its arguments and options."""
     shown = [parameter for parameter in command.params if parameter.name not in ("traceback", "help")]
     arguments = [parameter for parameter in shown if not parameter.opts[0].startswith("-")]
     options = [parameter for parameter in shown if parameter.opts[0].startswith("-")]
     names = [parameter.metavar or parameter.name.upper() for parameter in arguments]
-    usage = " ".join(["easyrec", lazy.name, *(["[OPTIONS]"] if options else []), *names])
-    paragraphs = [
-        " ".join(part.split()) for part in inspect.cleandoc(command.help or lazy.summary).split("\n\n")
-    ]
+    usage = " ".join(["easyrec", name, *(["[OPTIONS]"] if options else []), *names])
+    paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(command.help or summary).split("\n\n")]
     rows = [
         f"| {cell(spelling(parameter))} | {cell(parameter.help or '')}{shown_default(parameter)} |"
         for parameter in shown
     ]
     head = ["| | |", "|---|---|"] if rows else []
     return "\n".join(
-        [f"## easyrec {lazy.name}", "", f"    {usage}", "", "\n\n".join(paragraphs), "", *head, *rows, ""]
+        [f"## easyrec {name}", "", f"    {usage}", "", "\n\n".join(paragraphs), "", *head, *rows, ""]
     )
 
 

@@ -84,6 +84,7 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand("predict", "Predict the rows of files with a trained model.", "easyrec.cli.predict:predict"),
     LazyCommand("export", "Write the bundle of a run again.", "easyrec.cli.export:export"),
     LazyCommand("recommend", "Recommend items to one user.", "easyrec.cli.recommend:recommend"),
+    LazyCommand("ab", "A/B experiments: check, plan, analyse.", "easyrec.cli.ab:ab"),
 )
 
 
