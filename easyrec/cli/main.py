@@ -12,16 +12,20 @@ Commands raise errors and never print them; `run` below turns them into one read
 1 failed while running, 2 wrong usage or configuration, 130 interrupted. Every command has --traceback.
 
 Other packages add commands through the entry-point group `easyrec.commands`; each entry names a function or a
-`typer.Typer`, and its name is the command's. It is loaded only when it runs, so a broken one harms no other.
+`typer.Typer`, and its name is the command's. It is loaded only when it runs, so a broken one harms no other. What
+lives above `easyrec`, such as `serving`, joins in the same way.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -92,10 +96,20 @@ def installed_commands() -> list[LazyCommand]:
     """The commands that other packages add, by name; those whose name is taken are left out."""
     taken = {command.name for command in COMMANDS}
     return [
-        LazyCommand(point.name, f"From the package {point.dist.name if point.dist else point.value}.", point)
+        LazyCommand(point.name, _summary(point), point)
         for point in sorted(entry_points(group=COMMAND_GROUP), key=lambda point: point.name)
         if point.name not in taken
     ]
+
+
+def _summary(point: EntryPoint) -> str:
+    """One line on a command: what its module says of itself if it is EasyRec's own, else which package it is from."""
+    package = point.dist.name if point.dist else point.value
+    found = find_spec(point.module) if package == __package__.partition(".")[0] else None
+    if found is None or found.origin is None:
+        return f"From the package {package}."
+    module = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    return (ast.get_docstring(module) or "").partition("\n")[0]
 
 
 class LazyGroup(TyperGroup):

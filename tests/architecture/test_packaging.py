@@ -24,6 +24,12 @@ PINS = {
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", LOCK, flags=re.MULTILINE)
 }
 EXTRAS = PROJECT["optional-dependencies"]
+# Extras in the lock: what users may add, and what the tests need. The lock leaves out what only a benchmark compares.
+RUNTIME_EXTRAS = [
+    text for name, texts in EXTRAS.items() if name not in ("dev", "benchmark") for text in texts
+]
+REQUIREMENTS = [*PROJECT["dependencies"], *RUNTIME_EXTRAS, *EXTRAS["dev"]]
+PACKAGES = ["easyrec", "evaluation", "serving"]
 # Imported only where present, and never installed with the package: the other side of a benchmark.
 OPTIONAL_IMPORTS = {"torch"}
 # A package that is part of the public interface of another.
@@ -34,7 +40,7 @@ def test_version_is_stated_once():
     assert easyrec.__version__ == PROJECT["version"]
 
 
-@pytest.mark.parametrize("text", [*PROJECT["dependencies"], *EXTRAS["demo"], *EXTRAS["dev"]])
+@pytest.mark.parametrize("text", REQUIREMENTS)
 def test_the_lock_pins_what_pyproject_allows(text):
     requirement = Requirement(text)
     pinned = PINS.get(canonicalize_name(requirement.name))
@@ -55,10 +61,10 @@ def test_the_lock_names_no_index_path_or_unhashed_package():
     assert "torch" not in PINS
 
 
-@pytest.mark.parametrize("package", ["easyrec", "evaluation"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_imported_package_is_a_dependency(package):
     allowed = {
-        canonicalize_name(Requirement(text).name) for text in [*PROJECT["dependencies"], *EXTRAS["demo"]]
+        canonicalize_name(Requirement(text).name) for text in [*PROJECT["dependencies"], *RUNTIME_EXTRAS]
     }
     distributions = packages_distributions()
     undeclared = set()
@@ -71,7 +77,7 @@ def test_every_imported_package_is_a_dependency(package):
             else:
                 continue
             for top in {name.split(".")[0] for name in names}:
-                if top in {"easyrec", "evaluation", *OPTIONAL_IMPORTS} or top in sys.stdlib_module_names:
+                if top in {*PACKAGES, *OPTIONAL_IMPORTS} or top in sys.stdlib_module_names:
                     continue
                 found = map(canonicalize_name, distributions.get(top, []))
                 owners = {COMPANIONS.get(name, name) for name in found}
@@ -90,16 +96,16 @@ def test_every_dependency_is_used():
         "duckdb": "Ibis runs on it",
     }
     source = "\n".join(
-        path.read_text(encoding="utf-8")
-        for name in ("easyrec", "evaluation")
-        for path in (ROOT / name).rglob("*.py")
+        path.read_text(encoding="utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py")
     )
     imported = set(re.findall(r"^\s*(?:from|import)\s+([A-Za-z0-9_]+)", source, flags=re.MULTILINE))
     provided: dict[str, set[str]] = {}
     for top, owners in packages_distributions().items():
         for owner in owners:
             provided.setdefault(canonicalize_name(owner), set()).add(top)
-    declared = [canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]]
+    declared = [
+        canonicalize_name(Requirement(text).name) for text in [*PROJECT["dependencies"], *RUNTIME_EXTRAS]
+    ]
     unused = [
         name
         for name in declared
@@ -110,9 +116,7 @@ def test_every_dependency_is_used():
 
 def test_the_decision_record_gives_a_reason_for_every_dependency():
     record = (ROOT / "docs" / "decisions" / "0001-dependencies.md").read_text(encoding="utf-8").lower()
-    names = [
-        Requirement(text).name.lower() for text in [*PROJECT["dependencies"], *EXTRAS["demo"], *EXTRAS["dev"]]
-    ]
+    names = [Requirement(text).name.lower() for text in REQUIREMENTS]
     assert not [name for name in names if f"`{name}`" not in record]
 
 
@@ -127,13 +131,12 @@ def test_the_wheel_holds_every_file_a_user_needs(tmp_path):
     shipped = set(zipfile.ZipFile(wheel).namelist())
     needed = {
         str(path.relative_to(ROOT))
-        for name in ("easyrec", "evaluation", "feature_configs")
+        for name in (*PACKAGES, "feature_configs")
         for path in (ROOT / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert not needed - shipped
     assert not {name.split("/")[0] for name in shipped if ".dist-info/" not in name} - {
-        "easyrec",
-        "evaluation",
+        *PACKAGES,
         "feature_configs",
     }
