@@ -8,22 +8,25 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from easyrec.config.features import SequenceFeature
+from easyrec.config.features import CrossFeature, SequenceFeature
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
 from easyrec.config.tasks import BinaryTask, RetrievalTask
 from easyrec.export.bundle import Bundle
 from easyrec.export.candidates import Candidates
+from easyrec.export.content import describe_items
 from easyrec.export.examples import choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
 from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, MODEL, USERS
 from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import ITEM_EMBEDDING, Predictions
+from easyrec.export.segments import segment_popularity, write_segments
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.statistics import item_statistics
 from easyrec.export.tables import KeyedTable
@@ -76,7 +79,9 @@ def write_bundle(
         encoder.save(folder / FEATURES)
         functions.save(folder / MODEL)
         if catalogue is not None:
-            _candidates(functions, catalogue, interactions, config).write(folder / CANDIDATES)
+            candidates = _candidates(functions, catalogue, interactions, config)
+            candidates.write(folder / CANDIDATES)
+            _describe_candidates(folder / CANDIDATES, candidates, users, config)
         if users is not None and keys.user is not None and config.export.users:
             (folder / USERS).parent.mkdir()
             KeyedTable(users, keys.user).write(folder / USERS)
@@ -131,6 +136,34 @@ def _candidates(
     runtime = functions.runtime()
     vectors = Ranker(runtime, items).item_vectors() if runtime.has(ITEM_EMBEDDING) else None
     return Candidates(items, found.count, found.recent, found.neighbors, found.neighbor_scores, vectors)
+
+
+def _describe_candidates(
+    folder: Path, candidates: Candidates, users: pa.Table | None, config: PipelineConfig
+) -> None:
+    """Writes what items are alike by, and what is popular within groups of users."""
+    key, items = config.data.keys.item, candidates.items
+    described = {
+        column: getattr(feature, "separator", None)
+        for name, feature in config.features.items()
+        if feature.side == "item" and not isinstance(feature, (SequenceFeature, CrossFeature))
+        for column in feature.columns(name)[:1]
+        if column != key
+    }
+    content = describe_items(items.table, described, candidates.recent)
+    if content is not None:
+        content.write(folder)
+    if users is not None and config.data.keys.user is not None and config.export.users:
+        grouped = [
+            column
+            for name, feature in config.features.items()
+            if feature.side in ("user", "context")
+            for column in feature.columns(name)
+            if column != config.data.keys.user
+        ]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            weights = np.nan_to_num(candidates.recent / candidates.count)
+        write_segments(folder, segment_popularity(users, items, dict.fromkeys(grouped), weights))
 
 
 def _trained_scores(encoder: Encoder, network: Network, rows: pa.Table) -> Predictions:
