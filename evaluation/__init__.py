@@ -1,6 +1,6 @@
 """Offline evaluation of recommendations: metrics, honest intervals, baselines and reports. No TensorFlow.
 
-    from evaluation import evaluate, evaluate_ranking, write_report
+    from evaluation import compare, evaluate, evaluate_ranking, gauc, ndcg, write_report
 
 Names are loaded when they are first used, so that checking the name of a metric does not wait for pandas and
 matplotlib.
@@ -11,12 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.baselines import BASELINES, Baseline, fit_baselines
+    from evaluation.candidates import Candidates
+    from evaluation.catalogue_facts import catalogue_facts
     from evaluation.errors import DataError, EvaluationError, MetricError
     from evaluation.interactions import Interactions, ItemAttributes
-    from evaluation.metrics.grouped import gauc, grouped_auc
+    from evaluation.metrics.concordance import xauc
+    from evaluation.metrics.decisions import accuracy, f1, precision, recall
+    from evaluation.metrics.given_lists import ranked_rows
+    from evaluation.metrics.grouped import gauc, grouped_auc, grouped_log_loss
+    from evaluation.metrics.pointwise import auc, brier, ece, log_loss, normalized_entropy, pr_auc
     from evaluation.metrics.ranking import RankedLists, ndcg
     from evaluation.metrics.registry import METRICS, Metric, get_metric, parse_metric, register_metric
-    from evaluation.predictions import TaskColumns, evaluate, infer_task
+    from evaluation.metrics.regression import mae, mape, r2, rmse
+    from evaluation.metrics.thresholds import (
+        Decisions,
+        best_decisions,
+        best_f1,
+        confusion_matrix,
+        decide,
+        macro_f1,
+    )
+    from evaluation.plans import TaskColumns
+    from evaluation.predictions import evaluate, infer_task
     from evaluation.protocol import rank_full_catalogue
     from evaluation.ranking import evaluate_ranking
     from evaluation.ranking_result import RankingResult
@@ -28,7 +44,9 @@ __all__ = [
     "BASELINES",
     "METRICS",
     "Baseline",
+    "Candidates",
     "DataError",
+    "Decisions",
     "Estimate",
     "EvaluationError",
     "EvaluationResult",
@@ -44,34 +62,128 @@ __all__ = [
     "ReportPaths",
     "TaskColumns",
     "TaskResult",
+    "accuracy",
+    "auc",
+    "best_decisions",
+    "best_f1",
+    "brier",
+    "catalogue_facts",
+    "confusion_matrix",
+    "decide",
+    "ece",
     "evaluate",
     "evaluate_ranking",
+    "f1",
     "fit_baselines",
     "gauc",
     "get_metric",
     "grouped_auc",
+    "grouped_log_loss",
     "infer_task",
+    "log_loss",
+    "macro_f1",
+    "mae",
+    "mape",
     "ndcg",
+    "normalized_entropy",
     "parse_metric",
+    "pr_auc",
+    "precision",
+    "r2",
     "rank_full_catalogue",
+    "ranked_rows",
+    "recall",
     "register_metric",
+    "rmse",
     "write_report",
+    "xauc",
 ]
 
 _NAMES_OF = {
-    "baselines": ("BASELINES", "Baseline", "fit_baselines"),
-    "errors": ("DataError", "EvaluationError", "MetricError"),
-    "interactions": ("Interactions", "ItemAttributes"),
-    "metrics.grouped": ("gauc", "grouped_auc"),
-    "metrics.ranking": ("RankedLists", "ndcg"),
-    "metrics.registry": ("METRICS", "Metric", "get_metric", "parse_metric", "register_metric"),
-    "predictions": ("TaskColumns", "evaluate", "infer_task"),
+    "baselines": (
+        "BASELINES",
+        "Baseline",
+        "fit_baselines",
+    ),
+    "candidates": ("Candidates",),
+    "catalogue_facts": ("catalogue_facts",),
+    "errors": (
+        "DataError",
+        "EvaluationError",
+        "MetricError",
+    ),
+    "interactions": (
+        "Interactions",
+        "ItemAttributes",
+    ),
+    "metrics.concordance": ("xauc",),
+    "metrics.decisions": (
+        "accuracy",
+        "f1",
+        "precision",
+        "recall",
+    ),
+    "metrics.given_lists": ("ranked_rows",),
+    "metrics.grouped": (
+        "gauc",
+        "grouped_auc",
+        "grouped_log_loss",
+    ),
+    "metrics.pointwise": (
+        "auc",
+        "brier",
+        "ece",
+        "log_loss",
+        "normalized_entropy",
+        "pr_auc",
+    ),
+    "metrics.ranking": (
+        "RankedLists",
+        "ndcg",
+    ),
+    "metrics.registry": (
+        "METRICS",
+        "Metric",
+        "get_metric",
+        "parse_metric",
+        "register_metric",
+    ),
+    "metrics.regression": (
+        "mae",
+        "mape",
+        "r2",
+        "rmse",
+    ),
+    "metrics.thresholds": (
+        "Decisions",
+        "best_decisions",
+        "best_f1",
+        "confusion_matrix",
+        "decide",
+        "macro_f1",
+    ),
+    "plans": ("TaskColumns",),
+    "predictions": (
+        "evaluate",
+        "infer_task",
+    ),
     "protocol": ("rank_full_catalogue",),
     "ranking": ("evaluate_ranking",),
     "ranking_result": ("RankingResult",),
-    "report": ("Example", "RecommendedItem", "ReportPaths", "write_report"),
-    "results": ("EvaluationResult", "TaskResult"),
-    "uncertainty": ("Estimate", "PairedDifference"),
+    "report": (
+        "Example",
+        "RecommendedItem",
+        "ReportPaths",
+        "write_report",
+    ),
+    "results": (
+        "EvaluationResult",
+        "TaskResult",
+    ),
+    "uncertainty": (
+        "Estimate",
+        "PairedDifference",
+    ),
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names}
 

@@ -217,6 +217,12 @@ def _inverse(values: FloatArray) -> FloatArray:
     return np.where(values > 0, 1 / np.where(values > 0, values, 1.0), 0.0)
 
 
+def unit_rows(tokens: SparseRows) -> SparseRows:
+    """Rows scaled to length 1; a row of zeros stays."""
+    lengths = np.sqrt(tokens.multiply(tokens).sum(axis=1))
+    return _scale_rows(tokens, _inverse(lengths))
+
+
 def _scale_rows(matrix: SparseRows, factor: FloatArray) -> SparseRows:
     result = matrix.copy()
     result.data = result.data * np.repeat(factor, np.diff(matrix.indptr))
@@ -229,8 +235,7 @@ def _tf_idf(tokens: SparseRows) -> SparseRows:
     idf = np.log((1 + n_items) / (1 + in_items)) + 1
     weighted = tokens.copy()
     weighted.data = weighted.data * idf[weighted.indices]
-    lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1))
-    return _scale_rows(weighted, _inverse(lengths))
+    return unit_rows(weighted)
 
 
 def _latest(interactions: Interactions, history: int) -> Interactions:

@@ -1,57 +1,33 @@
 """Judge a table of predictions: START HERE for pointwise metrics; `ranking.py` judges recommendation lists."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from evaluation.arrays import FloatArray, IntArray, codes, weights
+from evaluation.arrays import BoolArray, IntArray, codes, name_rows, weights
 from evaluation.curves import binary_curves
-from evaluation.errors import DataError, MetricError, did_you_mean
+from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
 from evaluation.metrics.grouped import auc_by_code
-from evaluation.metrics.registry import Kind, Metric, get_metric, metrics_of
-from evaluation.metrics.rows import Rows, binary_rows, multiclass_rows, regression_rows
-from evaluation.metrics.statistic import RepeatedStatistic, Resampler
-from evaluation.results import EvaluationResult, TaskResult, TaskType
+from evaluation.metrics.metric import Kind
+from evaluation.metrics.rows import regression_rows
+from evaluation.metrics.thresholds import Decisions, best_decisions_of, decisions_of
+from evaluation.plans import Draws, Groups, MetricNames, Plan, TaskColumns, draw_metrics, make_plan
+from evaluation.results import EvaluationResult, TaskResult, Unit
+from evaluation.streaming import STREAMED_ROWS, evaluate_file, rows_in_file
 from evaluation.tables import Column, Predictions, column_names, read_columns
-from evaluation.uncertainty import (
-    DEFAULT_LEVEL,
-    Estimate,
-    check_bootstrap,
-    estimate_from_draws,
-    resample_weights,
-)
+from evaluation.uncertainty import DEFAULT_LEVEL, Estimate, check_bootstrap, estimate_from_draws
+
+Duplicates: TypeAlias = Literal["keep", "first", "last", "error"]
 
 # Resampling the order of scores costs about 7 seconds for 1,000 resamples of a million rows.
 DEFAULT_RESAMPLES = 200
 
-# More independent rows than this are drawn in this many random groups: the width of an interval then has an error of
+# More independent units than this are drawn in this many random groups: the width of an interval then has an error of
 # its own of 0.5 %, a tenth of that of 200 resamples, and the cost no longer grows with the rows.
-MAX_ROW_GROUPS = 20_000
-
-_Draws: TypeAlias = dict[tuple[str, str], FloatArray]  # by (task, metric)
-_CHECKS = {"binary": binary_rows, "regression": regression_rows, "multiclass": multiclass_rows}
-
-
-@dataclass(frozen=True)
-class TaskColumns:
-    """Where a task's labels and scores are in a predictions table.
-
-    Attributes:
-        type: "binary", "regression" or "multiclass".
-        label: Column of labels.
-        score: Column of scores; for a multi-class task a column of lists, or one column per class.
-    """
-
-    type: TaskType
-    label: str
-    score: str | Sequence[str]
-
-    @property
-    def score_columns(self) -> list[str]:
-        """The score columns as a list."""
-        return [self.score] if isinstance(self.score, str) else list(self.score)
+MAX_UNITS = 20_000
 
 
 def evaluate(
@@ -59,8 +35,11 @@ def evaluate(
     *,
     tasks: Mapping[str, TaskColumns] | None = None,
     user: str | None = None,
+    session: str | None = None,
+    item: str | None = None,
     weight: str | None = None,
-    metrics: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    metrics: MetricNames = None,
+    duplicates: Duplicates = "keep",
     intervals: bool = True,
     level: float = DEFAULT_LEVEL,
     resamples: int = DEFAULT_RESAMPLES,
@@ -68,14 +47,21 @@ def evaluate(
 ) -> EvaluationResult:
     """Compute the metrics of every task, each with a confidence interval that respects users.
 
+    A Parquet file of more than ten million rows is judged without ever being held whole (`streaming`).
+
     Args:
         predictions: pandas DataFrame, Arrow table, mapping of arrays, or path of a Parquet or CSV file.
         tasks: Columns by task name. By default one task "label" from the columns `label` and `score`: binary if all
             labels are 0 or 1, else regression.
         user: Column of users. With it intervals resample users and `gauc` is computed.
+        session: Column of sessions or requests. With it `session_auc` is computed, and ranking metrics such as
+            "ndcg@10" rank the rows of a session instead of a user.
+        item: Column of items; with `user` it is checked whether a user has an item twice.
         weight: Column of row weights.
         metrics: Metric names for all tasks, or by task. By default every metric that fits; those that need
             probabilities are left out, and said to be, where scores are none.
+        duplicates: What becomes of rows with the same user and item: "keep" all (and say how many there are), keep
+            the "first" or the "last" of each, or raise an "error".
         intervals: Whether to compute intervals.
         level: Confidence level.
         resamples: Number of bootstrap resamples.
@@ -85,7 +71,8 @@ def evaluate(
         The result.
 
     Raises:
-        DataError: A column is missing, values are missing or of the wrong kind (rows are named), or no rows.
+        DataError: A column is missing, values are missing or of the wrong kind (rows are named), duplicated rows
+            that are not allowed, or no rows.
         MetricError: An unknown metric, or one that does not fit the task.
         EvaluationError: A bad level or too few resamples for it.
     """
@@ -93,42 +80,103 @@ def evaluate(
         check_bootstrap(level, resamples)
     if tasks is not None and not tasks:
         raise DataError("tasks is empty: there is nothing to evaluate.")
-    chosen = tasks if tasks is not None else _default_tasks(predictions)
-    _check_metric_tasks(metrics, chosen)
-    names = [name for task in chosen.values() for name in (task.label, *task.score_columns)]
-    columns = read_columns(predictions, [*names, *(name for name in (user, weight) if name is not None)])
-    n_rows = len(columns[names[0]])
-    row_weight = weights(None if weight is None else columns[weight], n_rows)
-    group, n_units = _row_groups(n_rows, seed) if user is None else codes(columns[user], f"column {user!r}")
-    plans = {
-        name: _plan(name, task, columns, row_weight, _asked(metrics, name), has_user=user is not None)
-        for name, task in chosen.items()
-    }
-    draws = _draws(plans, group, n_units, resamples, seed) if intervals and n_units > 1 else {}
-    results = {name: _task_result(plan, group, n_units, draws, level) for name, plan in plans.items()}
+    chosen = tasks if tasks is not None else default_tasks(predictions)
+    check_metric_tasks(metrics, chosen)
+    if isinstance(predictions, str | Path) and rows_in_file(predictions) > STREAMED_ROWS:
+        if session is not None or duplicates != "keep":
+            raise EvaluationError(
+                f"{predictions} has more than {STREAMED_ROWS:,} rows and is judged in blocks, without sessions and "
+                "with duplicates kept; remove them first, or judge a part of it."
+            )
+        return evaluate_file(
+            predictions,
+            tasks=chosen,
+            user=user,
+            weight=weight,
+            metrics=metrics,
+            level=level,
+            resamples=resamples if intervals else 0,
+            seed=seed,
+        )
+    columns = _columns(predictions, chosen, [user, session, item, weight])
+    columns, notes = _without_duplicates(columns, user, item, duplicates)
+    plans, unit, units = plan_tasks(
+        columns, chosen, user=user, session=session, weight=weight, metrics=metrics, seed=seed
+    )
+    draws = draw_metrics(plans, unit, units.n_drawn, resamples, seed) if intervals and units.n > 1 else {}
+    results = {name: task_result(plan, draws, level, units.n, notes) for name, plan in plans.items()}
     return EvaluationResult(
-        results, "row" if user is None else "user", n_units, level, resamples if intervals else 0, seed
+        results, units.name, units.n, level, resamples if intervals else 0, seed, units.n_grouped
     )
 
 
-def _row_groups(n_rows: int, seed: int) -> tuple[IntArray, int]:
-    """A unit for each row, or few enough random groups of rows."""
-    if n_rows <= MAX_ROW_GROUPS:
-        return np.arange(n_rows), n_rows
-    return np.random.default_rng([seed, n_rows]).permutation(
-        np.arange(n_rows) % MAX_ROW_GROUPS
-    ), MAX_ROW_GROUPS
+class Units:
+    """What the bootstrap draws.
+
+    Attributes:
+        name: "user", "session" or "row".
+        n: How many there are.
+        n_drawn: How many are drawn: `n`, or the number of random groups they are in.
+    """
+
+    def __init__(self, name: Unit, n: int, n_drawn: int) -> None:
+        self.name: Unit = name
+        self.n = n
+        self.n_drawn = n_drawn
+
+    @property
+    def n_grouped(self) -> int | None:
+        """The number of random groups, or None where units are drawn singly."""
+        return self.n_drawn if self.n_drawn < self.n else None
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """One task, checked, with what is to be computed."""
+def plan_tasks(
+    columns: Mapping[str, Column],
+    tasks: Mapping[str, TaskColumns],
+    *,
+    user: str | None,
+    session: str | None,
+    weight: str | None,
+    metrics: MetricNames,
+    seed: int,
+) -> tuple[dict[str, Plan], IntArray, Units]:
+    """Check the columns of all tasks.
 
-    name: str
-    type: TaskType
-    rows: Rows
-    metrics: list[Metric]
-    left_out: dict[str, str]
+    Returns:
+        (plans by task, unit of each row as it is drawn [n], what the units are).
+
+    Raises:
+        DataError: See `evaluate`.
+        MetricError: See `evaluate`.
+    """
+    n_rows = len(columns[next(iter(tasks.values())).label])
+    row_weight = weights(None if weight is None else columns[weight], n_rows)
+    named = [(name, column) for name, column in (("user", user), ("session", session)) if column is not None]
+    coded = {name: codes(columns[column], f"column {column!r}") for name, column in named}
+    if {"user", "session"} <= coded.keys():  # a session number may be used again by another user
+        pairs = coded["user"][0] * coded["session"][1] + coded["session"][0]
+        coded["session"] = codes(pairs, "session")
+    if named:
+        first: Unit = "user" if user is not None else "session"
+        code, n = coded[first]
+    else:
+        first, code, n = "row", np.arange(n_rows), n_rows
+    of_unit, n_drawn = _few_groups(n, seed)
+    unit = of_unit[code]
+    kinds: dict[str, Kind] = {"user": "grouped", "session": "session"}
+    groups = {kinds[name]: Groups.of(name, *coded[name], unit) for name in coded}
+    plans = {
+        name: make_plan(name, task, columns, row_weight, metrics_asked(metrics, name), groups)
+        for name, task in tasks.items()
+    }
+    return plans, unit, Units(first, n, n_drawn)
+
+
+def _few_groups(n: int, seed: int) -> tuple[IntArray, int]:
+    """Each unit its own, or few enough random groups of units."""
+    if n <= MAX_UNITS:
+        return np.arange(n), n
+    return np.random.default_rng([seed, n]).permutation(np.arange(n) % MAX_UNITS), MAX_UNITS
 
 
 def infer_task(
@@ -151,11 +199,19 @@ def infer_task(
         return TaskColumns("multiclass", label, score)
     name = score if isinstance(score, str) else score[0]
     columns = read_columns(predictions, [label, name])
-    labels = regression_rows(columns[label], columns[name]).label
+    scores = np.asarray(columns[name])
+    if scores.ndim == 2:
+        return TaskColumns("multiclass", label, name)
+    labels = regression_rows(columns[label], scores).label
     return TaskColumns("binary" if bool(((labels == 0) | (labels == 1)).all()) else "regression", label, name)
 
 
-def _default_tasks(predictions: Predictions) -> dict[str, TaskColumns]:
+def default_tasks(predictions: Predictions) -> dict[str, TaskColumns]:
+    """The one task "label" of the columns `label` and `score`.
+
+    Raises:
+        DataError: A column is missing, or holds something else than numbers.
+    """
     known = column_names(predictions)
     missing = [name for name in ("label", "score") if name not in known]
     if missing:
@@ -167,9 +223,8 @@ def _default_tasks(predictions: Predictions) -> dict[str, TaskColumns]:
     return {"label": infer_task(predictions)}
 
 
-def _check_metric_tasks(
-    metrics: Sequence[str] | Mapping[str, Sequence[str]] | None, tasks: Mapping[str, TaskColumns]
-) -> None:
+def check_metric_tasks(metrics: MetricNames, tasks: Mapping[str, TaskColumns]) -> None:
+    """Refuse metrics given as one text, or for tasks that do not exist."""
     if isinstance(metrics, str):
         raise MetricError(f"metrics must be a list of names, got the text {metrics!r}.")
     if isinstance(metrics, Mapping):
@@ -178,87 +233,75 @@ def _check_metric_tasks(
                 raise MetricError(f"metrics names an unknown task {name!r}; {did_you_mean(name, tasks)}")
 
 
-def _asked(metrics: Sequence[str] | Mapping[str, Sequence[str]] | None, task: str) -> Sequence[str] | None:
+def metrics_asked(metrics: MetricNames, task: str) -> Sequence[str] | None:
+    """The metrics asked for a task, or None for the defaults."""
     return metrics.get(task) if isinstance(metrics, Mapping) else metrics
 
 
-def _plan(
-    name: str,
-    task: TaskColumns,
-    columns: Mapping[str, Column],
-    weight: FloatArray,
-    asked: Sequence[str] | None,
-    *,
-    has_user: bool,
-) -> _Plan:
-    if task.type not in _CHECKS:
-        raise DataError(f"Task {name!r} has unknown type {task.type!r}; {did_you_mean(task.type, _CHECKS)}")
-    try:
-        rows = _CHECKS[task.type](columns[task.label], _score(task, columns), weight)
-    except DataError as error:
-        raise DataError(f"Task {name!r} (label {task.label!r}, score {task.score!r}): {error}") from error
-    is_probability = bool(((rows.score >= 0) & (rows.score <= 1)).all())
-    kinds: list[Kind] = [task.type, "grouped"] if task.type == "binary" and has_user else [task.type]
-    if asked is None:
-        fitting = [metric for kind in kinds for metric in metrics_of(kind)]
-        needless = [metric for metric in fitting if is_probability or not metric.needs_probability]
-        reason = "its scores are not probabilities in [0, 1]"
-        left_out = {metric.name: reason for metric in fitting if metric not in needless}
-        return _Plan(name, task.type, rows, needless, left_out)
-    chosen = [get_metric(metric) for metric in dict.fromkeys(asked)]
-    for metric in chosen:
-        _refuse_misfit(metric, name, task.type, kinds, is_probability=is_probability)
-    return _Plan(name, task.type, rows, chosen, {})
+def _columns(
+    predictions: Predictions, tasks: Mapping[str, TaskColumns], others: Sequence[str | None]
+) -> dict[str, Column]:
+    names = [name for task in tasks.values() for name in (task.label, *task.score_columns)]
+    return read_columns(predictions, [*names, *(name for name in others if name is not None)])
 
 
-def _score(task: TaskColumns, columns: Mapping[str, Column]) -> Column:
-    parts = [np.asarray(columns[name]) for name in task.score_columns]
-    return parts[0] if isinstance(task.score, str) else np.stack(parts, axis=1)
-
-
-def _refuse_misfit(metric: Metric, task: str, type_: str, kinds: list[Kind], *, is_probability: bool) -> None:
-    if not set(metric.kinds) & set(kinds):
-        hint = " It needs a user column." if metric.kinds == ("grouped",) and type_ == "binary" else ""
-        raise MetricError(
-            f"Metric {metric.name!r} does not fit task {task!r}, which is {type_}; "
-            f"it is for: {', '.join(metric.kinds)}.{hint}"
+def _without_duplicates(
+    columns: dict[str, Column], user: str | None, item: str | None, policy: Duplicates
+) -> tuple[dict[str, Column], list[str]]:
+    """Find rows with the same user and item, and do with them as asked."""
+    if policy not in ("keep", "first", "last", "error"):
+        raise EvaluationError(
+            f"Unknown policy {policy!r} for duplicates; {did_you_mean(policy, ['keep', 'first', 'last', 'error'])}"
         )
-    if metric.needs_probability and not is_probability:
-        raise MetricError(
-            f"Metric {metric.name!r} needs probabilities in [0, 1], which the scores of task {task!r} are not."
-        )
+    if user is None or item is None:
+        if policy != "keep":
+            raise EvaluationError(f"duplicates={policy!r} needs a user and an item column.")
+        return columns, []
+    (who, _), (what, n_items) = (
+        codes(columns[user], f"column {user!r}"),
+        codes(columns[item], f"column {item!r}"),
+    )
+    again = _repeated(who * n_items + what, keep_last=policy == "last")
+    if not again.any():
+        return columns, []
+    found = f"{int(again.sum()):,} rows repeat a user and item of another row"
+    if policy == "error":
+        raise DataError(f"{found}: {name_rows(again)}. Say with duplicates= which to keep.")
+    if policy == "keep":
+        return columns, [f"{found}; all are kept."]
+    kept: dict[str, Column] = {name: np.asarray(values)[~again] for name, values in columns.items()}
+    return kept, [f"{found}; the {policy} of each is kept."]
 
 
-def _draws(plans: Mapping[str, _Plan], group: IntArray, n_units: int, resamples: int, seed: int) -> _Draws:
-    """Metric values of every resample by (task, metric); all on the same resamples."""
-    resamplers: dict[tuple[str, str], Resampler] = {
-        (name, metric.name): (metric.statistic or RepeatedStatistic(metric.function)).resampler(
-            plan.rows, group, n_units
-        )
-        for name, plan in plans.items()
-        for metric in plan.metrics
-    }
-    blocks: dict[tuple[str, str], list[FloatArray]] = {key: [] for key in resamplers}
-    for weight in resample_weights(n_units, resamples, seed):
-        for key, resampler in resamplers.items():
-            blocks[key].append(resampler(weight))
-    return {key: np.concatenate(values) for key, values in blocks.items()}
+def _repeated(pair: IntArray, *, keep_last: bool) -> BoolArray:
+    """Rows whose value occurs earlier (or, with `keep_last`, later)."""
+    values = pair[::-1] if keep_last else pair
+    again = np.ones(len(values), dtype=bool)
+    again[np.unique(values, return_index=True)[1]] = False
+    return again[::-1] if keep_last else again
 
 
-def _task_result(plan: _Plan, group: IntArray, n_units: int, draws: _Draws, level: float) -> TaskResult:
+def task_result(
+    plan: Plan, draws: Draws, level: float, n_units: int, notes: Sequence[str] = ()
+) -> TaskResult:
+    """The metrics of a task from its plan and draws."""
     rows = plan.rows
     estimates: dict[str, Estimate] = {}
-    for metric in plan.metrics:
-        inputs = (rows.label, rows.score, group) if "grouped" in metric.kinds else (rows.label, rows.score)
-        value = float(metric.function(*inputs, rows.weight))
-        key = (plan.name, metric.name)
+    for column in plan.metrics:
+        value, metric = plan.value(column), column.metric
+        key = (plan.name, column.name)
         if key in draws:
-            estimates[metric.name] = estimate_from_draws(
-                value, draws[key], level=level, n=n_units, undefined=metric.undefined
+            estimates[column.name] = estimate_from_draws(
+                value,
+                draws[key],
+                level=level,
+                n=n_units,
+                undefined=metric.undefined,
+                is_biased=metric.is_biased,
             )
         else:
             note = metric.undefined if np.isnan(value) else ""
-            estimates[metric.name] = Estimate(value, level=level, n=n_units, note=note)
+            estimates[column.name] = Estimate(value, level=level, n=n_units, note=note)
     one_score = rows.score.ndim == 1
     return TaskResult(
         name=plan.name,
@@ -268,15 +311,40 @@ def _task_result(plan: _Plan, group: IntArray, n_units: int, draws: _Draws, leve
         score_mean=float(np.average(rows.score, weights=rows.weight)) if one_score else float("nan"),
         metrics=estimates,
         left_out=plan.left_out,
-        notes=tuple(_notes(plan, group, n_units)),
+        notes=(*notes, *_notes(plan)),
         curves=binary_curves(rows) if plan.type == "binary" else None,
+        decisions=_decisions(plan),
     )
 
 
-def _notes(plan: _Plan, group: IntArray, n_units: int) -> list[str]:
-    if not any("grouped" in metric.kinds for metric in plan.metrics):
-        return []
-    skipped = auc_by_code(plan.rows, group, n_units).n_skipped
-    return (
-        [f"gauc leaves out {skipped:,} of {n_units:,} users, whose rows are of one class."] if skipped else []
-    )
+def _decisions(plan: Plan) -> dict[str, Decisions]:
+    if plan.type != "binary":
+        return {}
+    found = {"default": decisions_of(plan.rows)} if plan.is_probability else {}
+    if (plan.rows.label * plan.rows.weight).any():
+        found["best"] = best_decisions_of(plan.rows)
+    return found
+
+
+def _notes(plan: Plan) -> list[str]:
+    notes = []
+    for kind, metric in (("grouped", "gauc"), ("session", "session_auc")):
+        groups = plan.groups.get(kind)  # type: ignore[call-overload]
+        if groups is None or not any(kind in column.metric.kinds for column in plan.metrics):
+            continue
+        skipped = auc_by_code(plan.rows, groups.code, groups.n).n_skipped
+        if skipped:
+            notes.append(
+                f"{metric} leaves out {skipped:,} of {groups.n:,} {groups.name}s, whose rows are of one class."
+            )
+    if any(column.metric.is_ranking for column in plan.metrics):
+        notes.append(
+            "Metrics at k rank the rows that the table has for a user or session. They are not comparable with figures "
+            "over the whole catalogue."
+        )
+    return notes
+
+
+def with_notes(result: TaskResult, *notes: str) -> TaskResult:
+    """The result with further notes."""
+    return replace(result, notes=(*result.notes, *notes))

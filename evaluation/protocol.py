@@ -24,6 +24,7 @@ def rank_full_catalogue(
     k: int = 20,
     *,
     users: npt.ArrayLike | None = None,
+    candidates: SparseRows | None = None,
     block_size: int | None = None,
 ) -> IntArray:
     """The k best items for each user among all it has not seen.
@@ -37,26 +38,33 @@ def rank_full_catalogue(
         seen: CSR [n_users, n_items]; every stored entry is an item that must not be recommended.
         k: Length of the lists.
         users: Codes of the users to rank for [U]; all by default.
+        candidates: CSR [n_users, n_items]; only stored entries compete. The whole catalogue unless given.
         block_size: Users scored at once; by default as many as keep a block of scores near 32 MiB.
 
     Returns:
         Item codes int64 [U, k] from the best; -1 where fewer than k items are left.
 
     Raises:
-        DataError: Scores of the wrong shape or NaN, `seen` of the wrong shape, a user out of range, or k < 1.
+        DataError: Scores of the wrong shape or NaN, `seen` or `candidates` of the wrong shape, a user out of range, or
+            k < 1.
     """
     who = np.arange(n_users) if users is None else np.asarray(users, dtype=np.int64)
     if k < 1:
         raise DataError(f"k must be at least 1, got {k}.")
     if len(who) and (who.min() < 0 or who.max() >= n_users):
         raise DataError(f"users must be codes from 0 to {n_users - 1}, got {who.min()} to {who.max()}.")
-    if seen is not None and seen.shape != (n_users, n_items):
-        raise DataError(f"seen must have shape {(n_users, n_items)}, got {seen.shape}.")
+    for name, matrix in (("seen", seen), ("candidates", candidates)):
+        if matrix is not None and matrix.shape != (n_users, n_items):
+            raise DataError(f"{name} must have shape {(n_users, n_items)}, got {matrix.shape}.")
     size = block_size or max(1, _BLOCK_ELEMENTS // max(n_items, 1))
     result = np.full((len(who), k), NO_ITEM, dtype=np.int64)
     for start in range(0, len(who), size):
         block = who[start : start + size]
         scores = _checked_scores(score(block), block, n_items)
+        if candidates is not None:
+            competes = np.zeros(scores.shape, dtype=bool)
+            competes[candidates[block].tocoo().coords] = True
+            scores[~competes] = -np.inf
         if seen is not None:
             mine = seen[block].tocoo()
             scores[mine.coords] = -np.inf

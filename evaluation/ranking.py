@@ -1,26 +1,25 @@
 """Judge and compare recommendation lists: START HERE for ranking metrics of models and baselines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.arrays import FloatArray, IntArray, SparseRows
+from evaluation.arrays import IntArray, SparseRows
+from evaluation.candidates import Candidates
+from evaluation.catalogue_facts import catalogue_facts
+from evaluation.cold_start import Apart, cold_parts
 from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
+from evaluation.interactions import Interactions, ItemAttributes
+from evaluation.metrics.catalogue import CatalogueFacts
 from evaluation.metrics.ranking import RankedLists, positive_entries
-from evaluation.metrics.registry import MetricAtK, parse_metric
+from evaluation.metrics.registry import METRICS, MetricAtK, parse_metric
+from evaluation.model_draws import ModelDraws
 from evaluation.protocol import ScoreFunction, rank_full_catalogue
 from evaluation.ranking_result import RankingResult
-from evaluation.uncertainty import (
-    DEFAULT_LEVEL,
-    DEFAULT_RESAMPLES,
-    Estimate,
-    check_bootstrap,
-    mean_estimates,
-    paired_differences,
-)
+from evaluation.uncertainty import DEFAULT_LEVEL, DEFAULT_RESAMPLES, check_bootstrap
 
 Ranker: TypeAlias = "ScoreFunction | RankedLists | npt.NDArray[np.integer]"
 
@@ -35,7 +34,10 @@ def evaluate_ranking(
     seen: SparseRows | None = None,
     ks: Sequence[int] = DEFAULT_KS,
     *,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
+    interactions: Interactions | None = None,
+    attributes: ItemAttributes | None = None,
+    candidates: Candidates | None = None,
     reference: str | None = None,
     primary: str | None = None,
     intervals: bool = True,
@@ -56,7 +58,12 @@ def evaluate_ranking(
         relevant: CSR [n_users, n_items], relevance of the held-out items, above 0.
         seen: CSR [n_users, n_items]; stored entries are never recommended.
         ks: Cut-offs.
-        metrics: Names of ranking metrics without a cut-off.
+        metrics: Names of ranking metrics without a cut-off; by default `DEFAULT_METRICS`, coverage and Gini, and
+            those beyond accuracy that `interactions` and `attributes` allow.
+        interactions: What users took in training: for novelty, serendipity and popularity bias, and to report users
+            without history and items nobody took apart.
+        attributes: Attributes of the items, for diversity.
+        candidates: What competes instead of the whole catalogue.
         reference: The model others are compared with; "popularity" if there is one of that name.
         primary: The metric the verdict is about, e.g. "ndcg@10"; the default is the first metric at 10, or at the
             largest cut-off below 10, or at the smallest.
@@ -78,33 +85,20 @@ def evaluate_ranking(
         check_bootstrap(level, resamples)
     if not models:
         raise EvaluationError("models is empty: there is nothing to evaluate.")
-    columns = _columns(metrics, ks)
+    truth = _Truth.of(relevant, seen)
+    facts = catalogue_facts(
+        int(truth.relevant.shape[1]), interactions, attributes, seen, max(ks, default=1), users=truth.users
+    )
+    columns = _columns(metrics if metrics is not None else _default_metrics(facts), ks)
+    _refuse_unknown(columns, facts)
     against = _reference(models, reference)
     headline = _primary(primary, columns)
-    truth = _Truth.of(relevant, seen)
-    lists = {name: _lists(name, model, truth, seen, max(ks), block_size) for name, model in models.items()}
-    values = {name: _per_user(one, columns) for name, one in lists.items()}
-    names = [column.name for column in columns]
-    estimates = {
-        name: dict(zip(names, _estimates(table, intervals, level, resamples, seed), strict=True))
-        for name, table in values.items()
-    }
-    differences = {}
-    if intervals and against is not None:
-        differences = {
-            name: dict(
-                zip(
-                    names,
-                    paired_differences(table, values[against], level=level, resamples=resamples, seed=seed),
-                    strict=True,
-                )
-            )
-            for name, table in values.items()
-            if name != against
-        }
+    ranker = _Ranker(truth, facts, seen, candidates, max(ks), block_size)
+    lists = {name: ranker.lists(name, model) for name, model in models.items()}
+    drawn = ModelDraws.of(lists, columns, resamples if intervals else 0, seed)
     return RankingResult(
-        models=estimates,
-        differences=differences,
+        models=drawn.estimates(level),
+        differences=drawn.differences(against, level) if intervals and against is not None else {},
         reference=against,
         primary=headline,
         ks=tuple(sorted(set(ks))),
@@ -116,7 +110,24 @@ def evaluate_ranking(
         resamples=resamples if intervals else 0,
         seed=seed,
         lists=lists,
+        apart=_apart(lists, truth, interactions, columns, drawn, level),
+        candidates=candidates.description if candidates is not None else "",
+        is_sampled=candidates is not None and candidates.is_sampled,
     )
+
+
+def _apart(
+    lists: Mapping[str, RankedLists],
+    truth: "_Truth",
+    interactions: Interactions | None,
+    columns: Sequence[MetricAtK],
+    drawn: ModelDraws,
+    level: float,
+) -> Mapping[str, Apart]:
+    if interactions is None:
+        return {}
+    plain = [column for column in columns if not column.metric.of_all_lists and not column.metric.needs]
+    return cold_parts(lists, truth.relevant, interactions, plain, drawn.resamples, drawn.seed, level)
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,28 @@ class _Truth:
         return cls(truth, users, int(len(counts) - len(users)), before - truth.nnz)
 
 
+def _default_metrics(facts: CatalogueFacts) -> list[str]:
+    beyond = [
+        metric.name.removesuffix("@k")
+        for metric in METRICS.values()
+        if metric.is_ranking
+        and metric.is_default
+        and (metric.of_all_lists or metric.needs)
+        and facts.has(metric.needs)
+    ]
+    return [*DEFAULT_METRICS, *beyond]
+
+
+def _refuse_unknown(columns: Sequence[MetricAtK], facts: CatalogueFacts) -> None:
+    needed = {
+        "popularity": "the training interactions (interactions=)",
+        "attributes": "item attributes (attributes=)",
+    }
+    for column in columns:
+        if not facts.has(column.metric.needs):
+            raise MetricError(f"Metric {column.name!r} needs {needed[column.metric.needs]}.")
+
+
 def _columns(metrics: Sequence[str], ks: Sequence[int]) -> list[MetricAtK]:
     if isinstance(metrics, str) or not metrics or not ks:
         raise MetricError(f"metrics and ks must be lists that are not empty, got {metrics!r} and {ks!r}.")
@@ -169,37 +202,53 @@ def _primary(primary: str | None, columns: Sequence[MetricAtK]) -> str:
     return max(first, key=lambda column: (column.k or 0) if (column.k or 0) <= 10 else -(column.k or 0)).name
 
 
-def _lists(
-    name: str, model: Ranker, truth: _Truth, seen: SparseRows | None, k: int, block_size: int | None
-) -> RankedLists:
-    n_users, n_items = truth.relevant.shape
-    try:
-        if isinstance(model, RankedLists):
-            if not np.array_equal(model.users, truth.users):
-                raise DataError(
-                    f"its lists are of {model.n_users:,} users, not exactly the {len(truth.users):,} users judged."
+@dataclass(frozen=True)
+class _Ranker:
+    """Ranks what competes for the judged users."""
+
+    truth: _Truth
+    facts: CatalogueFacts
+    seen: SparseRows | None
+    candidates: Candidates | None
+    k: int
+    block_size: int | None
+
+    def lists(self, name: str, model: Ranker) -> RankedLists:
+        """The lists of a model.
+
+        Raises:
+            DataError: They do not fit; the message names the model.
+        """
+        truth = self.truth
+        n_users, n_items = truth.relevant.shape
+        try:
+            if isinstance(model, RankedLists):
+                if not np.array_equal(model.users, truth.users):
+                    raise DataError(
+                        f"its lists are of {model.n_users:,} users, not exactly the {len(truth.users):,} users judged."
+                    )
+                return replace(model, facts=self.facts)
+            if callable(model):
+                items = rank_full_catalogue(
+                    model,
+                    n_users,
+                    n_items,
+                    self.seen,
+                    self.k,
+                    users=truth.users,
+                    candidates=None if self.candidates is None else self.candidates.matrix,
+                    block_size=self.block_size,
                 )
-            return model
-        if callable(model):
-            items = rank_full_catalogue(
-                model, n_users, n_items, seen, k, users=truth.users, block_size=block_size
-            )
-            return RankedLists.of_items(items, truth.relevant, truth.users)
-        given = np.asarray(model)
-        if given.ndim != 2 or len(given) != n_users:
-            raise DataError(f"its lists must have shape [{n_users}, K], one per user, got {given.shape}.")
-        if given.shape[1] < k:
-            raise DataError(f"its lists have {given.shape[1]} positions but the largest cut-off is {k}.")
-        return RankedLists.of_items(given[truth.users], truth.relevant, truth.users)
-    except DataError as error:
-        raise DataError(f"Model {name!r}: {error}") from error
+            else:
+                items = self._given(np.asarray(model))
+            return RankedLists.of_items(items, truth.relevant, truth.users, facts=self.facts)
+        except DataError as error:
+            raise DataError(f"Model {name!r}: {error}") from error
 
-
-def _per_user(lists: RankedLists, columns: Sequence[MetricAtK]) -> FloatArray:
-    return np.stack([column.metric.function(lists, column.k) for column in columns], axis=1)
-
-
-def _estimates(table: FloatArray, intervals: bool, level: float, resamples: int, seed: int) -> list[Estimate]:
-    if intervals:
-        return mean_estimates(table, level=level, resamples=resamples, seed=seed)
-    return [Estimate(float(mean), level=level, n=len(table)) for mean in table.mean(axis=0)]
+    def _given(self, lists: "npt.NDArray[np.integer]") -> IntArray:
+        n_users = self.truth.relevant.shape[0]
+        if lists.ndim != 2 or len(lists) != n_users:
+            raise DataError(f"its lists must have shape [{n_users}, K], one per user, got {lists.shape}.")
+        if lists.shape[1] < self.k:
+            raise DataError(f"its lists have {lists.shape[1]} positions but the largest cut-off is {self.k}.")
+        return np.asarray(lists[self.truth.users])

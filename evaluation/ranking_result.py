@@ -1,11 +1,14 @@
 """What `evaluate_ranking` returns: models and baselines side by side, and a verdict in plain words."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
+from evaluation.cold_start import Apart
 from evaluation.metrics.ranking import RankedLists
+from evaluation.metrics.registry import parse_metric
 from evaluation.render import (
     TextTable,
     decimals_for,
@@ -38,6 +41,9 @@ class RankingResult:
         resamples: Number of bootstrap resamples, 0 without intervals.
         seed: Seed of the resamples.
         lists: The ranked lists of each model.
+        apart: Cold users, warm users and cold items, where there are any.
+        candidates: What competed, in words, where it was not the whole catalogue.
+        is_sampled: Whether chance has chosen the candidates.
     """
 
     models: Mapping[str, Mapping[str, Estimate]]
@@ -53,6 +59,9 @@ class RankingResult:
     resamples: int
     seed: int
     lists: Mapping[str, RankedLists] = field(default_factory=dict, repr=False, compare=False)
+    apart: Mapping[str, Apart] = field(default_factory=dict)
+    candidates: str = ""
+    is_sampled: bool = False
 
     @property
     def metrics(self) -> list[str]:
@@ -93,15 +102,28 @@ class RankingResult:
                 f"No clear difference between {model} and {self.reference} in {shown}: "
                 f"{number(change.value, decimals, signed=True)} ({span})."
             )
-        verb = "beats" if change.value > 0 else "is worse than"
+        higher = parse_metric(self.primary).metric.higher_is_better
+        verb = "beats" if (change.value > 0) == higher else "is worse than"
         wins = f"better for {percent(gap.win_rate)} of users and worse for {percent(gap.loss_rate)}"
         amount = number(size.value, decimals)
         return f"{model} {verb} {self.reference} by {amount} {shown} ({span}{relative}); it is {wins}."
 
-    def table(self, k: int | None = None) -> TextTable:
-        """Models by metrics at one cut-off (by default that of the primary metric), best by it first."""
+    def table(self, k: int | None = None, *, beyond_accuracy: bool = False) -> TextTable:
+        """Models by metrics at one cut-off (by default that of the primary metric), best by it first.
+
+        Args:
+            k: The cut-off.
+            beyond_accuracy: Show coverage, novelty and the like instead of metrics of hits.
+
+        Returns:
+            The table; it may have no columns but the model's.
+        """
         k = k or int(self.primary.partition("@")[2])
-        names = [name for name in self.metrics if name.endswith(f"@{k}")]
+        names = [
+            name
+            for name in self.metrics
+            if name.endswith(f"@{k}") and is_beyond_accuracy(name) == beyond_accuracy
+        ]
         decimals = {name: decimals_for([one[name] for one in self.models.values()]) for name in names}
         rows = [
             [model, *(number(self.models[model][name].value, decimals[name]) for name in names)]
@@ -138,17 +160,36 @@ class RankingResult:
             number(gap.difference.value, decimals, signed=True),
             interval_text(gap.difference, decimals, signed=True),
             p_value_text(gap.p_value, 2 / (self.resamples + 1)),
-            f"{number(100 * gap.win_rate, 0)} / {percent(gap.loss_rate)}",
+            won_lost(gap),
         ]
+
+    def apart_table(self) -> TextTable:
+        """The primary metric of every model for cold users, warm users and cold items."""
+        rows = []
+        for name, part in self.apart.items():
+            decimals = decimals_for([table[self.primary] for table in part.models.values()])
+            for model in self.by_primary():
+                one = part.models[model][self.primary]
+                cells = [number(one.value, decimals), interval_text(one, decimals)]
+                rows.append([name, f"{part.n_users:,}", model, *cells])
+        header = ["part", "users", "model", metric_title(self.primary), f"{percent(self.level)} interval"]
+        return TextTable(header, rows, frozenset({0, 2}))
 
     def by_primary(self, metric: str | None = None) -> list[str]:
         """Model names, best first by a metric (the primary one by default)."""
         name = metric or self.primary
-        return sorted(self.models, key=lambda model: -self.models[model][name].value)
+        sign = -1 if parse_metric(name).metric.higher_is_better else 1
+        return sorted(self.models, key=lambda model: sign * self.models[model][name].value)
 
     def facts(self) -> str:
         """One or two sentences of context."""
-        text = f"{self.n_users:,} users, each ranked over {self.n_items:,} items less those already seen."
+        what = self.candidates or f"{self.n_items:,} items"
+        text = f"{self.n_users:,} users, each ranked over {what} less those already seen."
+        if self.is_sampled:
+            text += (
+                " WARNING: figures on sampled candidates are far higher than on the whole catalogue, depend on how "
+                "many are sampled, and are not comparable with others."
+            )
         if self.n_excluded:
             text += f" {self.n_excluded:,} users without an unseen relevant item are left out."
         if self.n_relevant_seen:
@@ -171,7 +212,8 @@ class RankingResult:
             ``{"schema": "easyrec.ranking/1", "reference", "primary", "ks", "n_users", "n_excluded", "n_items",
             "n_relevant_seen", "level", "resamples", "seed", "models": {model: {metric: {"value", "low", "high",
             "level", "n", "note"}}}, "differences": {model: {metric: {"difference": {..}, "p_value", "win_rate",
-            "loss_rate"}}}, "verdicts": {model: sentence}}``. Numbers that do not exist are None, never NaN.
+            "loss_rate"}}}, "verdicts": {model: sentence}, "apart": {part: {"meaning", "n_users", "models"}},
+            "candidates", "is_sampled"}``. Numbers that do not exist are None, never NaN.
         """
         return {
             "schema": SCHEMA,
@@ -194,6 +236,9 @@ class RankingResult:
                 for model, table in self.differences.items()
             },
             "verdicts": {model: self.verdict(model) for model in self.differences},
+            "apart": {name: part.to_dict() for name, part in self.apart.items()},
+            "candidates": self.candidates,
+            "is_sampled": self.is_sampled,
         }
 
     def to_markdown(self) -> str:
@@ -201,6 +246,11 @@ class RankingResult:
         parts = [self.facts(), *(f"- {self.verdict(model)}" for model in self._judged())]
         parts.append(self.comparison().to_markdown())
         parts += [self.table(k).to_markdown() for k in self.ks]
+        beyond = self.table(beyond_accuracy=True)
+        if len(beyond.header) > 1:
+            parts.append(beyond.to_markdown())
+        if self.apart:
+            parts.append(self.apart_table().to_markdown())
         return "\n\n".join([*parts, self.method()]) + "\n"
 
     def _judged(self) -> list[str]:
@@ -209,6 +259,9 @@ class RankingResult:
     def __str__(self) -> str:
         """Tables for a terminal."""
         parts = [self.facts(), self.comparison().to_text(), self.table().to_text()]
+        beyond = self.table(beyond_accuracy=True)
+        parts += [beyond.to_text()] if len(beyond.header) > 1 else []
+        parts += [self.apart_table().to_text()] if self.apart else []
         parts += [self.verdict(model) for model in self._judged()[:1]]
         return "\n\n".join([*parts, self.method()])
 
@@ -216,7 +269,23 @@ class RankingResult:
         parts = [f"<p>{escape(self.facts())}</p>"]
         parts += [f"<p>{escape(self.verdict(model))}</p>" for model in self._judged()[:1]]
         parts += [self.comparison().to_html(), *(self.table(k).to_html() for k in self.ks)]
+        beyond = self.table(beyond_accuracy=True)
+        parts += [beyond.to_html()] if len(beyond.header) > 1 else []
+        parts += [self.apart_table().to_html()] if self.apart else []
         return "".join([*parts, f"<p>{escape(self.method())}</p>"])
+
+
+def is_beyond_accuracy(name: str) -> bool:
+    """Whether a metric says something else of lists than how well they hit."""
+    metric = parse_metric(name).metric
+    return metric.of_all_lists or bool(metric.needs)
+
+
+def won_lost(gap: PairedDifference) -> str:
+    """Shares of users won and lost, e.g. ``42 / 31 %``; a dash for a metric that has no value a user."""
+    if math.isnan(gap.win_rate):
+        return "–"
+    return f"{number(100 * gap.win_rate, 0)} / {percent(gap.loss_rate)}"
 
 
 def _turned(change: Estimate) -> Estimate:

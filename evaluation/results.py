@@ -6,12 +6,13 @@ from html import escape
 from typing import Any, Literal, TypeAlias
 
 from evaluation.curves import BinaryCurves
-from evaluation.metrics.registry import get_metric
+from evaluation.metrics.registry import parse_metric
+from evaluation.metrics.thresholds import Decisions
 from evaluation.render import TextTable, common_decimals, interval_text, number, percent
 from evaluation.uncertainty import Estimate, finite_or_none
 
 TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
-Unit: TypeAlias = Literal["user", "row"]
+Unit: TypeAlias = Literal["user", "session", "row"]
 
 SCHEMA = "easyrec.evaluation/1"
 
@@ -30,6 +31,8 @@ class TaskResult:
         left_out: Why a metric of the default list was not computed, by metric name.
         notes: Sentences a reader of the numbers needs.
         curves: Points of ROC, precision-recall, calibration and histogram, for binary tasks with both classes.
+        decisions: Confusion counts of a binary task, by how the threshold was chosen: "default" (0.5, only where
+            scores are probabilities) and "best" (the highest F1).
     """
 
     name: str
@@ -41,14 +44,15 @@ class TaskResult:
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     curves: BinaryCurves | None = field(default=None, repr=False)
+    decisions: Mapping[str, Decisions] = field(default_factory=dict)
 
     def table(self) -> TextTable:
         """One line per metric: value, interval, which direction is better, meaning."""
         rows = []
         decimals_at = common_decimals(self.metrics.values())
         for place, (name, estimate) in enumerate(self.metrics.items()):
-            metric, decimals = get_metric(name), decimals_at[place]
-            better = "higher" if metric.higher_is_better else "lower"
+            metric, decimals = parse_metric(name).metric, decimals_at[place]
+            better = metric.better
             remark = estimate.note or metric.doc
             rows.append(
                 [name, number(estimate.value, decimals), interval_text(estimate, decimals), better, remark]
@@ -56,6 +60,21 @@ class TaskResult:
         level = next((one.level for one in self.metrics.values() if one.has_interval), None)
         title = "interval" if level is None else f"{percent(level)} interval"
         return TextTable([self.name, "value", title, "better", "meaning"], rows, frozenset({0, 3, 4}))
+
+    def decision_table(self) -> TextTable:
+        """Confusion counts and rates at each threshold of `decisions`."""
+        rows = [
+            [
+                name,
+                number(one.threshold),
+                *(number(count, 0) for count in (one.true_positives, one.false_positives)),
+                *(number(count, 0) for count in (one.false_negatives, one.true_negatives)),
+                *(number(rate) for rate in (one.accuracy, one.precision, one.recall, one.f1)),
+            ]
+            for name, one in self.decisions.items()
+        ]
+        header = ["threshold", "score ≥", "TP", "FP", "FN", "TN", "accuracy", "precision", "recall", "F1"]
+        return TextTable(header, rows)
 
     def facts(self) -> str:
         """One line of context, e.g. ``20,000 rows, mean label 0.4810, mean score 0.4702``."""
@@ -83,6 +102,7 @@ class TaskResult:
             "left_out": dict(self.left_out),
             "notes": list(self.notes),
             "curves": self.curves.to_dict() if self.curves else None,
+            "decisions": {name: one.to_dict() for name, one in self.decisions.items()},
         }
 
 
@@ -93,10 +113,11 @@ class EvaluationResult:
     Attributes:
         tasks: Results by task name.
         unit: What intervals resample: "user", or "row" when no user column was given.
-        n_units: Number of users, or of rows, or of random groups of rows where there are very many.
+        n_units: Number of users, of sessions, or of rows.
         level: Confidence level of the intervals.
         resamples: Number of bootstrap resamples, 0 without intervals.
         seed: Seed of the resamples.
+        n_grouped: Number of random groups that the units were drawn in, where they are too many to draw singly.
     """
 
     tasks: Mapping[str, TaskResult]
@@ -105,6 +126,7 @@ class EvaluationResult:
     level: float
     resamples: int
     seed: int
+    n_grouped: int | None = None
 
     def __getitem__(self, task: str) -> TaskResult:
         """The result of a task."""
@@ -133,11 +155,10 @@ class EvaluationResult:
         """How the intervals were made, in words."""
         if not self.resamples:
             return "No intervals were computed."
-        if self.unit == "user":
-            unit = f"{self.n_units:,} users"
-        else:
-            grouped = any(task.n_rows > self.n_units for task in self.tasks.values())
-            unit = f"{self.n_units:,} {'random groups of rows' if grouped else 'rows'}"
+        unit = f"{self.n_units:,} {self.unit}s"
+        if self.n_grouped is not None:
+            unit += f" in {self.n_grouped:,} random groups"
+        if self.unit == "row":
             unit += " (no user column was given, so rows count as independent)"
         return (
             f"Intervals: {percent(self.level)}, percentile bootstrap over {unit}, {self.resamples:,} resamples, "
@@ -150,8 +171,8 @@ class EvaluationResult:
         Returns:
             ``{"schema": "easyrec.evaluation/1", "unit", "n_units", "level", "resamples", "seed", "tasks": {name:
             {"type", "n_rows", "label_mean", "score_mean", "metrics": {name: {"value", "low", "high", "level", "n",
-            "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None}}}``. Numbers that do not
-            exist are None, never NaN. A name is only ever added within one schema version.
+            "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None, "decisions": {..}}}}``.
+            Numbers that do not exist are None, never NaN. A name is only ever added within one schema version.
         """
         return {
             "schema": SCHEMA,
@@ -168,6 +189,8 @@ class EvaluationResult:
         parts = []
         for task in self.tasks.values():
             parts.append(f"### {task.name} ({task.type})\n\n{task.facts()}.\n\n{task.table().to_markdown()}")
+            if task.decisions:
+                parts.append(task.decision_table().to_markdown())
             parts += [f"- {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()]) + "\n"
 

@@ -98,6 +98,5 @@ def _show_metrics(name: str | None) -> None:
     table = _table("name", "tasks", "better", "what it is")
     for metric in METRICS.values():
         if name in (None, metric.name):
-            better = "higher" if metric.higher_is_better else "lower"
-            table.add_row(metric.name, ", ".join(metric.kinds), better, metric.doc)
+            table.add_row(metric.name, ", ".join(metric.kinds), metric.better, metric.doc)
     output().print(table)

@@ -8,8 +8,9 @@ import numpy as np
 
 from evaluation.arrays import ArrayLike, BoolArray, FloatArray, IntArray, codes, same_length, sum_by_code
 from evaluation.errors import MetricError, did_you_mean
+from evaluation.metrics.pointwise import log_losses
 from evaluation.metrics.rows import Rows, binary_rows
-from evaluation.metrics.statistic import Resampler, ratio
+from evaluation.metrics.statistic import GroupMeanStatistic, ratio
 
 GroupWeighting: TypeAlias = Literal["count", "positives", "uniform"]
 
@@ -147,18 +148,43 @@ def _pairs_won(
     return sum_by_code(step_positive * below, step_user, n_groups)
 
 
-@dataclass(frozen=True)
-class GAUCStatistic:
-    """GAUC of resampled users: the AUC of a user does not change, only how often the user counts.
+def grouped_log_loss(
+    label: ArrayLike, score: ArrayLike, group: ArrayLike, weight: ArrayLike | None = None
+) -> float:
+    """Log-loss within each user, averaged over users: one with many rows counts no more than another.
 
-    Attributes:
-        weighting: What a user counts.
+    Args:
+        label: 0 or 1 [n].
+        score: Probabilities of label 1 [n].
+        group: The user of each row [n].
+        weight: Row weights [n].
+
+    Returns:
+        In [0, inf), nats; users whose rows all weigh 0 do not count.
+
+    Raises:
+        DataError: See `rows.binary_rows`; also scores that are no probabilities, a missing group or another length.
     """
+    rows = binary_rows(label, score, weight, probability=True)
+    numbers, n_groups = codes(group, "group")
+    same_length(len(rows.label), numbers, "group")
+    return GROUPED_LOG_LOSS.value(rows, numbers, n_groups)
 
-    weighting: GroupWeighting = "count"
 
-    def resampler(self, rows: Rows, group: IntArray, n_groups: int) -> Resampler:
-        """See `Statistic.resampler`."""
-        result = auc_by_code(rows, group, n_groups, self.weighting)
-        weighted = np.nan_to_num(result.auc) * result.group_weight
-        return lambda weight: ratio(weighted @ weight, result.group_weight @ weight)
+def gauc_statistic(weighting: GroupWeighting = "count") -> GroupMeanStatistic:
+    """The statistic behind `gauc` for a weighting: the AUC of a user does not change, only how often it counts."""
+
+    def per_group(rows: Rows, group: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray]:
+        result = auc_by_code(rows, group, n_groups, weighting)
+        return result.auc, result.group_weight
+
+    return GroupMeanStatistic(per_group)
+
+
+def _log_loss_of_groups(rows: Rows, group: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray]:
+    weight = sum_by_code(rows.weight, group, n_groups)
+    loss = ratio(sum_by_code(rows.weight * log_losses(rows), group, n_groups), weight)
+    return loss, (weight > 0).astype(np.float64)
+
+
+GROUPED_LOG_LOSS = GroupMeanStatistic(_log_loss_of_groups)

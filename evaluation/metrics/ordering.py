@@ -61,7 +61,7 @@ class AUCStatistic:
 
     def resampler(self, rows: Rows, group: IntArray, n_groups: int) -> Resampler:
         """See `Statistic.resampler`."""
-        steps = _Steps.of(rows, group, n_groups, merge_positive=True)
+        steps = Steps.of(rows, group, n_groups, merge_positive=True)
 
         def draw(weight: FloatArray) -> FloatArray:
             below = np.zeros(weight.shape[1])
@@ -83,7 +83,7 @@ class AveragePrecisionStatistic:
     def resampler(self, rows: Rows, group: IntArray, n_groups: int) -> Resampler:
         """See `Statistic.resampler`."""
         descending = Rows(rows.label, -rows.score, rows.weight)
-        steps = _Steps.of(descending, group, n_groups, merge_positive=False)
+        steps = Steps.of(descending, group, n_groups, merge_positive=False)
 
         def draw(weight: FloatArray) -> FloatArray:
             found = np.zeros(weight.shape[1])
@@ -100,7 +100,7 @@ class AveragePrecisionStatistic:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """Weight of each step and user, steps in the order of the scan.
 
     Attributes:
@@ -112,7 +112,7 @@ class _Steps:
     negative: SparseRows
 
     @classmethod
-    def of(cls, rows: Rows, group: IntArray, n_groups: int, *, merge_positive: bool) -> "_Steps":
+    def of(cls, rows: Rows, group: IntArray, n_groups: int, *, merge_positive: bool) -> "Steps":
         """Sort, join neighbouring steps of one class where that changes nothing, and lay out by user."""
         from scipy import sparse  # slow to import, and only intervals need it
 

@@ -19,7 +19,7 @@ from evaluation.metrics.ordering import (
 )
 from evaluation.metrics.regression import error
 from evaluation.metrics.rows import Rows, binary_rows, is_multiclass, multiclass_rows
-from evaluation.metrics.statistic import Resampler, SumStatistic, mean_of, ratio
+from evaluation.metrics.statistic import BinnedStatistic, Resampler, SumStatistic, mean_of, ratio
 
 DEFAULT_BINS = 15  # Guo et al., "On Calibration of Modern Neural Networks", ICML 2017, section 4
 
@@ -182,7 +182,8 @@ def _clipped(score: AnyFloatArray) -> FloatArray:
     return np.clip(score.astype(np.float64), rounding, 1 - rounding)
 
 
-def _log_losses(rows: Rows) -> FloatArray:
+def log_losses(rows: Rows) -> FloatArray:
+    """Negative log-likelihood of each row in nats, float64 [n]; see `log_loss`."""
     probability = _clipped(rows.score)
     if is_multiclass(rows.score):
         return -np.log(probability[np.arange(len(rows.label)), rows.label.astype(np.int64)])
@@ -203,25 +204,25 @@ def _entropy_part(share: FloatArray) -> FloatArray:
     return -positive * np.log(positive)
 
 
-def ece_statistic(bins: int = DEFAULT_BINS) -> SumStatistic:
+def ece_statistic(bins: int = DEFAULT_BINS) -> BinnedStatistic:
     """The statistic behind `ece` for a number of bins."""
     if bins < 1:
         raise MetricError(f"bins must be at least 1, got {bins}.")
 
-    def columns(rows: Rows) -> Iterator[FloatArray]:
-        place = np.minimum((rows.score.astype(np.float64) * bins).astype(np.int64), bins - 1)
-        gap = rows.weight * error(rows)
-        for number in range(bins):
-            yield np.where(place == number, gap, 0.0)
-        yield rows.weight
+    def place(rows: Rows) -> IntArray:
+        return np.minimum((rows.score.astype(np.float64) * bins).astype(np.int64), bins - 1)
 
-    return SumStatistic(columns, lambda sums: ratio(np.abs(sums[..., :-1]).sum(axis=-1), sums[..., -1]))
+    def gap_of_bins(sums: FloatArray) -> FloatArray:
+        gap, weight = sums[..., 0, :], sums[..., 1, :]
+        return ratio(np.abs(gap).sum(axis=-1), weight.sum(axis=-1))
+
+    return BinnedStatistic(bins, place, lambda rows: (rows.weight * error(rows), rows.weight), gap_of_bins)
 
 
 AUC = _MultiAUCStatistic()
 PR_AUC = AveragePrecisionStatistic()
-LOG_LOSS = mean_of(_log_losses)
+LOG_LOSS = mean_of(log_losses)
 NORMALIZED_ENTROPY = SumStatistic(
-    lambda rows: (rows.weight * _log_losses(rows), rows.weight * rows.label, rows.weight), _normalized_entropy
+    lambda rows: (rows.weight * log_losses(rows), rows.weight * rows.label, rows.weight), _normalized_entropy
 )
 BRIER = mean_of(lambda rows: error(rows) ** 2)

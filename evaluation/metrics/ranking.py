@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from evaluation.arrays import BoolArray, FloatArray, IntArray, SparseRows
 from evaluation.errors import DataError, MetricError
+from evaluation.metrics.catalogue import CatalogueFacts
 
 Gain: TypeAlias = Literal["linear", "exponential"]
 
@@ -30,6 +31,7 @@ class RankedLists:
         n_relevant: int64 [U], number of relevant items of each user, recommended or not.
         ideal: float64 [U, K], the relevance of the best possible list.
         n_excluded: Number of users left out because nothing is relevant to them.
+        facts: What is known of the items and users apart from the lists; metrics beyond accuracy need it.
     """
 
     users: IntArray
@@ -38,10 +40,16 @@ class RankedLists:
     n_relevant: IntArray
     ideal: FloatArray
     n_excluded: int = 0
+    facts: CatalogueFacts | None = None
 
     @classmethod
     def of_items(
-        cls, items: npt.ArrayLike, relevant: SparseRows, users: npt.ArrayLike | None = None
+        cls,
+        items: npt.ArrayLike,
+        relevant: SparseRows,
+        users: npt.ArrayLike | None = None,
+        *,
+        facts: CatalogueFacts | None = None,
     ) -> "RankedLists":
         """Look up what was recommended in what was relevant; users with nothing relevant are left out.
 
@@ -49,6 +57,7 @@ class RankedLists:
             items: Item codes [U, K] from the best; -1 ends a short list.
             relevant: CSR [all users, items]; a stored value above 0 is the relevance of that item.
             users: The row of `relevant` of each list [U]; by default list 0 is user 0 and so on.
+            facts: What metrics beyond accuracy need; its expected lists are those of the users given.
 
         Returns:
             The lists of users with at least one relevant item.
@@ -70,6 +79,7 @@ class RankedLists:
             n_relevant=n_relevant[keep],
             ideal=_best_lists(truth, rows, lists.shape[1]),
             n_excluded=int((~keep).sum()),
+            facts=None if facts is None else facts.of_users(keep),
         )
 
     @classmethod
@@ -275,6 +285,17 @@ def mrr_at_k(lists: RankedLists, k: int) -> FloatArray:
     """1 / position of the first hit among the first k, 0 without one: float64 [U]."""
     hits = _hits(lists, k)
     return np.where(hits.any(axis=1), 1 / (np.argmax(hits, axis=1) + 1), 0.0)
+
+
+def mean_rank_at_k(lists: RankedLists, k: int) -> FloatArray:
+    """Position of the first hit, k + 1 where there is none among the first k: float64 [U]. Lower is better."""
+    hits = _hits(lists, k)
+    return np.where(hits.any(axis=1), np.argmax(hits, axis=1) + 1.0, k + 1.0)
+
+
+def exponential_ndcg_at_k(lists: RankedLists, k: int) -> FloatArray:
+    """`ndcg_at_k` with the gain 2^relevance - 1, which counts what is very relevant for much more."""
+    return ndcg_at_k(lists, k, gain="exponential")
 
 
 def ndcg(lists: RankedLists, k: int = 10, *, gain: Gain = "linear") -> float:

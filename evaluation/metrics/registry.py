@@ -1,201 +1,26 @@
-"""The table of metrics by name, and how a user's own metric joins it."""
+"""The metrics by name, and how a user's own metric joins them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import get_args
 
 from evaluation.errors import MetricError, did_you_mean
-from evaluation.metrics import decisions, grouped, pointwise, ranking, regression
-from evaluation.metrics.statistic import Statistic
+from evaluation.metrics.metric import CUTOFF, Kind, Metric, MetricAtK
+from evaluation.metrics.statistic import GroupMeanStatistic
+from evaluation.metrics.table import BUILT_IN
 
-Kind: TypeAlias = Literal["binary", "regression", "multiclass", "grouped", "ranking"]
+__all__ = [
+    "METRICS",
+    "Kind",
+    "Metric",
+    "MetricAtK",
+    "get_metric",
+    "metrics_of",
+    "parse_metric",
+    "register_metric",
+]
 
-_CUTOFF = "@k"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric.
-
-    Attributes:
-        name: Its name; a ranking metric's ends in "@k".
-        kinds: The tasks it fits. "grouped" is for binary tasks with a user column.
-        function: Binary, regression, multi-class: (label, score, weight) -> float. Grouped: (label, score, group,
-            weight) -> float. Ranking: (RankedLists, k) -> one value per user [U].
-        higher_is_better: Whether a larger value is a better model.
-        doc: One line that says what the number means.
-        undefined: Why the value can be nan, in words for a report; empty if it cannot.
-        needs_probability: Whether scores must lie in [0, 1].
-        statistic: A faster way to resample it; without one it is computed anew for each resample. A grouped metric
-            must have one.
-    """
-
-    name: str
-    kinds: tuple[Kind, ...]
-    function: Callable[..., Any]
-    higher_is_better: bool
-    doc: str
-    undefined: str = ""
-    needs_probability: bool = False
-    statistic: Statistic | None = None
-
-    @property
-    def is_ranking(self) -> bool:
-        """Whether it judges ranked lists at a cut-off."""
-        return self.kinds == ("ranking",)
-
-
-class MetricAtK(NamedTuple):
-    """A metric and the cut-off asked for; `k` is None unless the metric is of ranked lists."""
-
-    metric: Metric
-    k: int | None
-
-    @property
-    def name(self) -> str:
-        """The name with its cut-off, e.g. "ndcg@10"."""
-        return self.metric.name if self.k is None else f"{self.metric.name.removesuffix(_CUTOFF)}@{self.k}"
-
-
-_ONE_CLASS = "all labels are of one class"
-_NO_POSITIVE = "there is no positive label"
-
-_BUILT_IN: tuple[Metric, ...] = (
-    Metric(
-        "auc",
-        ("binary", "multiclass"),
-        pointwise.auc,
-        True,
-        "chance that a positive row scores above a negative one",
-        _ONE_CLASS,
-        statistic=pointwise.AUC,
-    ),
-    Metric(
-        "pr_auc",
-        ("binary",),
-        pointwise.pr_auc,
-        True,
-        "average precision over all thresholds",
-        _NO_POSITIVE,
-        statistic=pointwise.PR_AUC,
-    ),
-    Metric(
-        "log_loss",
-        ("binary", "multiclass"),
-        pointwise.log_loss,
-        False,
-        "mean negative log-likelihood in nats",
-        needs_probability=True,
-        statistic=pointwise.LOG_LOSS,
-    ),
-    Metric(
-        "normalized_entropy",
-        ("binary",),
-        pointwise.normalized_entropy,
-        False,
-        "log-loss relative to always predicting the mean",
-        _ONE_CLASS,
-        needs_probability=True,
-        statistic=pointwise.NORMALIZED_ENTROPY,
-    ),
-    Metric(
-        "accuracy",
-        ("binary", "multiclass"),
-        decisions.accuracy,
-        True,
-        "share of rows decided right (binary: at 0.5)",
-        statistic=decisions.accuracy_statistic(),
-    ),
-    Metric(
-        "precision",
-        ("binary",),
-        decisions.precision,
-        True,
-        "share of positives among rows scored 0.5 or more",
-        "no row is scored 0.5 or more",
-        statistic=decisions.precision_statistic(),
-    ),
-    Metric(
-        "recall",
-        ("binary",),
-        decisions.recall,
-        True,
-        "share of positives scored 0.5 or more",
-        _NO_POSITIVE,
-        statistic=decisions.recall_statistic(),
-    ),
-    Metric(
-        "f1",
-        ("binary",),
-        decisions.f1,
-        True,
-        "harmonic mean of precision and recall at 0.5",
-        "no row is positive and none is predicted so",
-        statistic=decisions.f1_statistic(),
-    ),
-    Metric(
-        "brier",
-        ("binary",),
-        pointwise.brier,
-        False,
-        "mean squared error of the probability",
-        needs_probability=True,
-        statistic=pointwise.BRIER,
-    ),
-    Metric(
-        "ece",
-        ("binary",),
-        pointwise.ece,
-        False,
-        "expected calibration error over 15 equal-width bins",
-        needs_probability=True,
-        statistic=pointwise.ece_statistic(),
-    ),
-    Metric(
-        "rmse", ("regression",), regression.rmse, False, "root mean squared error", statistic=regression.RMSE
-    ),
-    Metric("mae", ("regression",), regression.mae, False, "mean absolute error", statistic=regression.MAE),
-    Metric(
-        "r2",
-        ("regression",),
-        regression.r2,
-        True,
-        "share of the label's variance explained",
-        "the label is constant",
-        statistic=regression.R2,
-    ),
-    Metric(
-        "gauc",
-        ("grouped",),
-        grouped.gauc,
-        True,
-        "AUC within each user, averaged by the user's rows",
-        "no user has both classes",
-        statistic=grouped.GAUCStatistic(),
-    ),
-    Metric(
-        "precision@k", ("ranking",), ranking.precision_at_k, True, "share of the first k that are relevant"
-    ),
-    Metric(
-        "recall@k", ("ranking",), ranking.recall_at_k, True, "share of the relevant items among the first k"
-    ),
-    Metric("f1@k", ("ranking",), ranking.f1_at_k, True, "harmonic mean of precision and recall at k"),
-    Metric(
-        "hit_rate@k", ("ranking",), ranking.hit_rate_at_k, True, "share of users with a hit in the first k"
-    ),
-    Metric(
-        "ndcg@k",
-        ("ranking",),
-        ranking.ndcg_at_k,
-        True,
-        "hits in the first k, discounted by position, 1 is best",
-    ),
-    Metric("map@k", ("ranking",), ranking.map_at_k, True, "mean precision at the hits in the first k"),
-    Metric("mrr@k", ("ranking",), ranking.mrr_at_k, True, "1 / position of the first hit in the first k"),
-)
-
-_METRICS: dict[str, Metric] = {metric.name: metric for metric in _BUILT_IN}
+_METRICS: dict[str, Metric] = {metric.name: metric for metric in BUILT_IN}
 
 METRICS: Mapping[str, Metric] = MappingProxyType(_METRICS)
 """All metrics by name, built-in and registered; read only."""
@@ -221,15 +46,17 @@ def register_metric(metric: Metric) -> Metric:
         raise MetricError(
             f"Metric {metric.name!r} has kinds {metric.kinds}; known: {', '.join(get_args(Kind))}."
         )
-    if metric.is_ranking != metric.name.endswith(_CUTOFF) or (
+    if metric.is_ranking != metric.name.endswith(CUTOFF) or (
         "ranking" in metric.kinds and not metric.is_ranking
     ):
         raise MetricError(
             f"Metric {metric.name!r} of kinds {metric.kinds}: the name of a ranking metric, and no other, ends in "
-            f"'{_CUTOFF}', and such a metric has no other kind."
+            f"'{CUTOFF}', and such a metric has no other kind."
         )
-    if "grouped" in metric.kinds and metric.statistic is None:
-        raise MetricError(f"Metric {metric.name!r} is grouped and needs a statistic for its intervals.")
+    if {"grouped", "session"} & set(metric.kinds) and not isinstance(metric.statistic, GroupMeanStatistic):
+        raise MetricError(
+            f"Metric {metric.name!r} is grouped and needs a statistic for its intervals: a GroupMeanStatistic."
+        )
     _METRICS[metric.name] = metric
     return metric
 
@@ -240,7 +67,7 @@ def unregister_metric(name: str) -> None:
     Raises:
         MetricError: There is no such metric, or it is a built-in one.
     """
-    if name in {metric.name for metric in _BUILT_IN}:
+    if name in {metric.name for metric in BUILT_IN}:
         raise MetricError(f"Metric {name!r} is built in and stays.")
     get_metric(name)
     del _METRICS[name]
@@ -271,10 +98,10 @@ def parse_metric(text: str) -> MetricAtK:
     """
     name, at, cutoff = text.partition("@")
     if not at:
-        if f"{name}{_CUTOFF}" in _METRICS and name not in _METRICS:
+        if f"{name}{CUTOFF}" in _METRICS and name not in _METRICS:
             raise MetricError(f"Metric {text!r} needs a cut-off, such as {name + '@10'!r}.")
         return MetricAtK(get_metric(text), None)
-    metric = get_metric(name + _CUTOFF)
+    metric = get_metric(name + CUTOFF)
     if not cutoff.isdecimal() or int(cutoff) < 1:
         raise MetricError(
             f"Metric {text!r}: the cut-off must be a whole number of at least 1, got {cutoff!r}."

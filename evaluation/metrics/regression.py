@@ -1,4 +1,4 @@
-"""Metrics of predicted values: RMSE, MAE and R2, as in scikit-learn."""
+"""Metrics of predicted values: RMSE, MAE, R2 and MAPE, as in scikit-learn."""
 
 from collections.abc import Iterator
 
@@ -60,20 +60,49 @@ def r2(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> f
     return R2.value(regression_rows(label, score, weight))
 
 
+def mape(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Mean absolute error relative to the label, over the rows whose label is not 0.
+
+    scikit-learn's, where no label is 0. A row with a label of 0 has no relative error and does not count.
+
+    Args:
+        label: Finite values [n].
+        score: Predictions [n].
+        weight: Row weights [n].
+
+    Returns:
+        In [0, inf), 0.1 is ten percent; nan if all labels are 0.
+
+    Raises:
+        DataError: See `rows.regression_rows`.
+    """
+    return MAPE.value(regression_rows(label, score, weight))
+
+
 def error(rows: Rows) -> FloatArray:
     """Score minus label of each row, float64 [n]."""
     return rows.score.astype(np.float64) - rows.label
 
 
-def _r2_columns(rows: Rows) -> Iterator[FloatArray]:
-    # The sum of squares is taken around the overall mean: around 0 it would cancel for labels far from 0.
-    centred = rows.label - np.average(rows.label, weights=rows.weight)
-    if rows.label.min() == rows.label.max():
-        centred = np.zeros_like(centred)
-    yield rows.weight * error(rows) ** 2
-    yield rows.weight * centred**2
-    yield rows.weight * centred
-    yield rows.weight
+def r2_statistic(origin: float | None = None) -> SumStatistic:
+    """The statistic behind `r2`.
+
+    Args:
+        origin: Squares are summed around it; around 0 they would cancel for labels far from 0. The mean of the rows
+            unless given; when blocks of rows are added up it must be the same for all.
+    """
+
+    def columns(rows: Rows) -> Iterator[FloatArray]:
+        centre = np.average(rows.label, weights=rows.weight) if origin is None else origin
+        centred = rows.label - centre
+        if origin is None and rows.label.min() == rows.label.max():
+            centred = np.zeros_like(centred)
+        yield rows.weight * error(rows) ** 2
+        yield rows.weight * centred**2
+        yield rows.weight * centred
+        yield rows.weight
+
+    return SumStatistic(columns, _r2)
 
 
 def _r2(sums: FloatArray) -> FloatArray:
@@ -88,4 +117,13 @@ RMSE = SumStatistic(
     lambda sums: np.sqrt(ratio(sums[..., 0], sums[..., 1])),
 )
 MAE = mean_of(lambda rows: np.abs(error(rows)))
-R2 = SumStatistic(_r2_columns, _r2)
+R2 = r2_statistic()
+
+
+def _relative_errors(rows: Rows) -> Iterator[FloatArray]:
+    counts = rows.label != 0
+    yield np.where(counts, rows.weight * np.abs(error(rows)) / np.abs(np.where(counts, rows.label, 1.0)), 0.0)
+    yield rows.weight * counts
+
+
+MAPE = SumStatistic(_relative_errors, lambda sums: ratio(sums[..., 0], sums[..., 1]))

@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from evaluation.metrics.registry import get_metric
-from evaluation.ranking_result import RankingResult
+from evaluation.metrics.registry import Metric, parse_metric
+from evaluation.ranking_result import RankingResult, won_lost
 from evaluation.render import (
     common_decimals,
     decimals_for,
@@ -134,7 +134,7 @@ def comparison_table(ranking: RankingResult, model: str | None) -> Table:
             cells += [
                 _estimate_cell(gap.difference, decimals, signed=True),
                 Cell(p_value_text(gap.p_value, 2 / (ranking.resamples + 1))),
-                Cell(f"{number(100 * gap.win_rate, 0)} / {percent(gap.loss_rate)}"),
+                Cell(won_lost(gap)),
             ]
         elif ranking.differences:
             cells += [Cell("reference"), Cell("–"), Cell("–")]
@@ -191,13 +191,18 @@ def _by_k(ranking: RankingResult, name: str, model: str | None, draw: PlotMaker)
     return draw(f"{metric_title(name)} against k", plots.metric_by_k(ranking, name, model, THEMED))
 
 
+def arrow(metric: Metric) -> str:
+    """The better direction of a metric as an arrow, empty where neither is."""
+    return "" if metric.is_descriptive else "↑" if metric.higher_is_better else "↓"
+
+
 def task_table(task: TaskResult) -> Table:
     """Metrics of one task with meaning, value and interval."""
     rows = []
     decimals = common_decimals(task.metrics.values())
     for place, (name, estimate) in enumerate(task.metrics.items()):
-        metric = get_metric(name)
-        title = f"{metric_title(name)} {'↑' if metric.higher_is_better else '↓'}"
+        metric = parse_metric(name).metric
+        title = f"{metric_title(name)} {arrow(metric)}"
         cells = [
             Cell(title, estimate.note or metric.doc, is_text=True),
             Cell(number(estimate.value, decimals[place])),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.metrics as sk
 
-from evaluation import DataError, EvaluationError, MetricError, TaskColumns, evaluate
+from evaluation import DataError, EvaluationError, MetricError, TaskColumns, evaluate, gauc, ndcg, ranked_rows
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_very_many_rows_are_drawn_in_random_groups() -> None:
     one = result["label"].metrics["accuracy"]
     expected = 2 * 1.96 * 0.5 / math.sqrt(60_000)
     assert one.high - one.low == pytest.approx(expected, rel=0.2)
-    assert "20,000 random groups of rows" in str(result)
+    assert "60,000 rows in 20,000 random groups" in str(result)
 
 
 def test_default_columns_and_task_type(table: pd.DataFrame) -> None:
@@ -191,7 +191,8 @@ def test_metrics_can_be_chosen_by_task(table: pd.DataFrame) -> None:
             "does not fit task 'label', which is binary; it is for: regression",
         ),
         ({"metrics": ["gauc"]}, MetricError, "needs a user column"),
-        ({"metrics": ["ndcg@k"]}, MetricError, "it is for: ranking"),
+        ({"metrics": ["ndcg@10"]}, MetricError, "given a user or session column"),
+        ({"metrics": ["coverage@10"], "user": "user"}, MetricError, "accuracy metrics"),
         ({"metrics": {"lable": ["auc"]}}, MetricError, "did you mean 'label'"),
         ({"metrics": "auc"}, MetricError, "must be a list of names"),
         ({"resamples": 3}, EvaluationError, "resamples must be at least 40"),
@@ -245,3 +246,61 @@ def test_broken_files_are_explained(tmp_path: Path) -> None:
 def test_several_tasks_need_a_name_for_one_value(table: pd.DataFrame) -> None:
     with pytest.raises(KeyError, match="several tasks"):
         evaluate(table, tasks=TASKS, intervals=False).value("auc")
+
+
+def test_sessions_have_an_auc_of_their_own_and_users_are_drawn(table: pd.DataFrame) -> None:
+    generator = np.random.default_rng(4)
+    data = table.assign(visit=generator.integers(0, 3, len(table)))  # numbers that every user has again
+    names = ["session_auc", "session_auc_by_positives", "session_auc_uniform"]
+    result = evaluate(data, user="user", session="visit", metrics=[*names, "ndcg@3"], resamples=60)
+    pair = data["user"].astype(str) + "/" + data["visit"].astype(str)
+    for name, weighting in zip(names, ("count", "positives", "uniform"), strict=True):
+        one = result["label"].metrics[name]
+        assert one.value == pytest.approx(gauc(data["label"], data["score"], pair, weighting=weighting))
+        assert one.low < one.value < one.high
+    assert result.unit == "user"
+    assert result["label"].metrics["ndcg@3"].value == pytest.approx(
+        ndcg(ranked_rows(data["label"], data["score"], pair, length=3), 3), rel=0.05
+    )
+    assert any("not comparable" in note for note in result["label"].notes)
+    alone = evaluate(data, session="visit", intervals=False)
+    assert alone.unit == "session"
+    assert "session_auc" in alone["label"].metrics
+
+
+def test_duplicated_rows_are_counted_and_the_policy_is_chosen() -> None:
+    data = pd.DataFrame(
+        {"label": [1, 0, 1, 0], "score": [0.9, 0.2, 0.1, 0.6], "user": list("aabb"), "item": [1, 2, 1, 1]}
+    )
+    keep = evaluate(data, user="user", item="item", intervals=False)["label"]
+    assert "1 rows repeat a user and item of another row; all are kept." in keep.notes
+    assert keep.n_rows == 4
+    for policy, kept in (("first", [0, 1, 2]), ("last", [0, 1, 3])):
+        result = evaluate(data, user="user", item="item", duplicates=policy, intervals=False)["label"]  # type: ignore[arg-type]
+        expected = data.iloc[kept]
+        assert result.n_rows == 3
+        assert result.score_mean == pytest.approx(expected["score"].mean())
+    with pytest.raises(DataError, match=r"row 3 \(counting from 0\)"):
+        evaluate(data, user="user", item="item", duplicates="error", intervals=False)
+    with pytest.raises(EvaluationError, match="did you mean 'first'"):
+        evaluate(data, user="user", item="item", duplicates="frist")  # type: ignore[arg-type]
+    with pytest.raises(EvaluationError, match="needs a user and an item column"):
+        evaluate(data, duplicates="first")
+
+
+def test_the_interval_of_a_biased_metric_holds_its_value() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        score = generator.random(150)
+        data = pd.DataFrame({"label": generator.random(150) < score, "score": score})
+        result = evaluate(data, metrics=["ece", "best_f1"], resamples=100)["label"]
+        for one in result.metrics.values():
+            assert 0 <= one.low <= one.value <= one.high
+
+
+def test_decisions_are_counted_at_half_and_at_the_best_threshold(table: pd.DataFrame) -> None:
+    result = evaluate(table, intervals=False)["label"]
+    assert set(result.decisions) == {"default", "best"}
+    assert result.decisions["default"].f1 == pytest.approx(result.metrics["f1"].value)
+    assert result.decisions["best"].f1 == pytest.approx(result.metrics["best_f1"].value)
+    assert result.to_dict()["decisions"]["best"]["threshold"] == result.decisions["best"].threshold

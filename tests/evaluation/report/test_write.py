@@ -165,7 +165,7 @@ def test_ids_are_unique_and_references_resolve(written: Any) -> None:
 
 def test_every_colour_of_a_plot_follows_the_page(written: Any) -> None:
     drawings = "".join(re.findall(r"<svg.*?</svg>", written.html.read_text(), flags=re.DOTALL))
-    assert drawings.count("<svg") == 14
+    assert drawings.count("<svg") == 16
     colours = set(re.findall(r"#[0-9a-f]{6}\b", drawings))
     assert colours == set()
     assert "var(--accent)" in drawings
