@@ -19,6 +19,8 @@ from typing import Any
 
 import pandas as pd
 
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.tasks import RetrievalTask
 from easyrec.data.dataset import open_dataset
 from easyrec.data.source import read_like
 from easyrec.data.stream import EncodedStream
@@ -51,6 +53,7 @@ from easyrec.training.trainer import Trainer
 from evaluation import Example
 
 _USERS_IN_TRAINING = 500
+_FEW_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,9 @@ def train(
     tell("writing the bundle")
     export(prepared, measured.metrics)
     write_reports(prepared, result, measured, _examples(prepared))
-    return Run(prepared.run, result, measured, (*notes_of(prepared), *measured.notes))
+    return Run(
+        prepared.run, result, measured, (*notes_of(prepared), *measured.notes, *_few_steps(result, prepared))
+    )
 
 
 def fit(
@@ -281,9 +286,29 @@ def _in_training(prepared: Prepared) -> Callable[[], dict[str, float]]:
                 {MODEL: ranker}, intervals=False, baselines=False, max_users=_USERS_IN_TRAINING
             )
         )
-        return flat_metrics(rows, ranking)
+        return _default_first(flat_metrics(rows, ranking), config)
 
     return evaluate
+
+
+def _default_first(metrics: dict[str, float], config: PipelineConfig) -> dict[str, float]:
+    """The first task's first metric before the others: it is watched where no other is named."""
+    name, task = next(iter(config.tasks.items()))
+    metric = next(iter(task.effective_metrics), "")
+    first = f"{RANKING if isinstance(task, RetrievalTask) else name}/{metric}"
+    return {first: metrics[first], **metrics} if first in metrics else metrics
+
+
+def _few_steps(result: TrainingResult, prepared: Prepared) -> list[str]:
+    """A note when the weights had little chance to move."""
+    training = prepared.config.training
+    if result.reason != "completed" or result.steps >= _FEW_STEPS:
+        return []
+    return [
+        f"training took only {result.steps} steps ({_rows_per_epoch(prepared):,} rows an epoch, batches of "
+        f"{training.batch_size:,}, epochs: {training.epochs}); with so few rows a smaller `training.batch_size` or more "
+        "`training.epochs` teach the model more"
+    ]
 
 
 def _examples(prepared: Prepared) -> list[Example]:

@@ -176,7 +176,7 @@ class RetrievalTask(TaskConfig):
     """Which item a user takes, out of all; trained on rows whose label is above 0, or on all rows without a label."""
 
     default_loss: ClassVar[LossConfig | None] = InBatchSoftmaxConfig()
-    default_metrics: ClassVar[tuple[str, ...]] = ("recall@10", "ndcg@10")
+    default_metrics: ClassVar[tuple[str, ...]] = ("ndcg@10", "recall@10")
 
     type: Literal["retrieval"] = "retrieval"
 

@@ -45,6 +45,10 @@ def test_a_run_shows_itself_in_a_line(trained):
     )
 
 
+def test_a_training_of_few_steps_says_so(trained):
+    assert any(note.startswith("training took only 38 steps") for note in trained.notes)
+
+
 def test_the_model_learns_the_taste_of_the_users(trained):
     assert trained.metrics["liked/auc"] > 0.7
 

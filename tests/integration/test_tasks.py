@@ -122,6 +122,7 @@ def test_retrieval_without_a_label_on_the_latest_rows_of_each_user(data, tmp_pat
         rows.select(["user_id", "timestamp"]).to_pandas().merge(newest.groupby("user_id").max(), on="user_id")
     )
     assert (joined["timestamp_x"] > joined["timestamp_y"]).all()
+    assert run.result.monitor == "ranking/ndcg@10"  # its first metric
     assert run.recommend(101, n=4).attrs["source"] == "retrieval"
     assert run.recommend(history=[1, 2, 3], n=4).attrs["source"] == "retrieval"
 
