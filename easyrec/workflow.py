@@ -306,8 +306,8 @@ def _few_steps(result: TrainingResult, prepared: Prepared) -> list[str]:
         return []
     return [
         f"training took only {result.steps} steps ({_rows_per_epoch(prepared):,} rows an epoch, batches of "
-        f"{training.batch_size:,}, epochs: {training.epochs}); with so few rows a smaller `training.batch_size` or more "
-        "`training.epochs` teach the model more"
+        f"{training.batch_size:,}, epochs: {training.epochs}); a smaller `training.batch_size` or more "
+        "`training.epochs` would teach the model more"
     ]
 
 
