@@ -150,6 +150,24 @@ def sum_by_code(values: FloatArray, code: IntArray, n_codes: int) -> FloatArray:
     return np.bincount(code, values, n_codes).astype(np.float64, copy=False)
 
 
+def sort_within(code: IntArray, n_codes: int, order: IntArray) -> IntArray:
+    """Sort rows by code, and within a code as they are in `order`.
+
+    Args:
+        code: Code of each row, 0 to n_codes - 1 [n].
+        n_codes: Number of codes.
+        order: Row numbers [n], e.g. from an argsort.
+
+    Returns:
+        Row numbers int64 [n]. Counting instead of comparing, in time O(n): building a sparse matrix row by row is a
+        stable counting sort.
+    """
+    from scipy import sparse  # slow to import; a configuration check looks up metrics without it
+
+    entries = (order, (code[order], np.arange(len(order), dtype=np.int64)))
+    return np.asarray(sparse.coo_array(entries, shape=(n_codes, max(len(order), 1))).tocsr().data)
+
+
 def codes(values: ArrayLike, name: str) -> tuple[IntArray, int]:
     """Number the distinct values of a column (numbers, text, anything hashable) from 0.
 

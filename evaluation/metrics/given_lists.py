@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.arrays import AnyFloatArray, ArrayLike, FloatArray, IntArray, codes, same_length
+from evaluation.arrays import AnyFloatArray, ArrayLike, FloatArray, IntArray, codes, same_length, sort_within
 from evaluation.errors import DataError
 from evaluation.metrics.ranking import RankedLists
 from evaluation.metrics.rows import Rows, regression_rows
@@ -53,8 +53,10 @@ def lists_by_code(rows: Rows, group: IntArray, n_groups: int, length: int | None
     relevance, items = np.zeros(shape), np.full(shape, -1, dtype=np.int64)
     order, place = _ranked(rows.score, group, sizes)
     top = place < positions
-    relevance[group[order][top], place[top]] = rows.label[order][top]
-    items[group[order][top], place[top]] = order[top]
+    row, column = order[top], place[top]
+    cell = group[row] * positions + column
+    relevance.ravel()[cell] = rows.label[row]
+    items.ravel()[cell] = row
     return RankedLists(
         users=kept,
         items=items[kept],
@@ -68,7 +70,7 @@ def lists_by_code(rows: Rows, group: IntArray, n_groups: int, length: int | None
 def _ranked(score: AnyFloatArray, group: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Rows by group and falling score, and the position of each in its group."""
     shuffled = np.random.default_rng(_TIES).permutation(len(score))
-    order = shuffled[np.lexsort((-score[shuffled], group[shuffled]))]
+    order = sort_within(group, len(sizes), shuffled[np.argsort(-score[shuffled])])
     return order, _place_in_group(sizes)
 
 
@@ -78,7 +80,7 @@ def _place_in_group(sizes: IntArray) -> IntArray:
 
 def _ideal(label: FloatArray, group: IntArray, n_relevant: IntArray, shape: tuple[int, int]) -> FloatArray:
     hit = np.flatnonzero(label > 0)
-    order = hit[np.lexsort((-label[hit], group[hit]))]
+    order = hit[sort_within(group[hit], len(n_relevant), np.argsort(-label[hit], kind="stable"))]
     place = _place_in_group(n_relevant)
     top = place < shape[1]
     ideal = np.zeros(shape)

@@ -6,7 +6,16 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from evaluation.arrays import ArrayLike, BoolArray, FloatArray, IntArray, codes, same_length, sum_by_code
+from evaluation.arrays import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    codes,
+    same_length,
+    sort_within,
+    sum_by_code,
+)
 from evaluation.errors import MetricError, did_you_mean
 from evaluation.metrics.pointwise import log_losses
 from evaluation.metrics.rows import Rows, binary_rows
@@ -133,7 +142,7 @@ def _pairs_won(
     rows: Rows, group: IntArray, n_groups: int, positive: FloatArray, negative: FloatArray
 ) -> FloatArray:
     """Weight of the pairs (positive above negative, ties half) within each group, [n_groups]."""
-    order = np.lexsort((rows.score, group))
+    order = sort_within(group, n_groups, np.argsort(rows.score))
     user, score = group[order], rows.score[order]
     new_user = user[1:] != user[:-1]
     starts = np.concatenate(([0], np.flatnonzero(new_user | (score[1:] != score[:-1])) + 1))
