@@ -1,0 +1,1 @@
+"""Who may do what, and how much of it: API keys, scopes, limits, origins."""
