@@ -1,0 +1,26 @@
+"""What routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from pydantic_core import to_json
+
+from serving.service import Service
+
+
+def service_of(request: Request) -> Service:
+    """The service of the application that a request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDependency = Annotated[Service, Depends(service_of)]
+
+
+def json_response(payload: Any, status: int = 200) -> Response:
+    """A body of plain values, written without checking them against the documented form again."""
+    return Response(
+        to_json(payload, inf_nan_mode="null", fallback=str), status, media_type="application/json"
+    )

@@ -1,0 +1,53 @@
+"""`create_app(settings)`: the FastAPI application. There are no globals; everything hangs on `app.state.service`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from easyrec import __version__
+from serving.api import events, health, items, models, problems, recommend, users
+from serving.assignment import Assigner
+from serving.service import Service
+from serving.settings import Settings
+
+ROUTERS = (recommend.router, events.router, items.router, users.router, models.router, health.router)
+
+
+def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
+    """The application.
+
+    Models are loaded here, so that a bundle that fails verification ends the process before it listens.
+
+    Args:
+        settings: All settings.
+        assigner: Assigns requests to experiments; none unless given.
+
+    Raises:
+        EasyRecError: A model, the store or a scene cannot be used.
+    """
+    service = Service(settings, assigner)
+    app = FastAPI(
+        title="EasyRec",
+        version=__version__,
+        description="Recommendations from a bundle.",
+        lifespan=_lifespan,
+    )
+    app.state.service = service
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    await asyncio.to_thread(service.start)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(service.stop)

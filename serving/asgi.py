@@ -1,0 +1,35 @@
+"""The application for ASGI servers that start it themselves: `uvicorn --factory serving.asgi:create`.
+
+Settings come from the file that `EASYREC_CONFIG` names and from variables `EASYREC_...`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from fastapi import FastAPI
+
+from serving.app import create_app
+from serving.settings import PREFIX, Settings, load_settings
+
+RESOLVED = f"{PREFIX}SETTINGS"
+"""Holds complete settings as JSON, from `easyrec serve` to its worker processes."""
+CONFIG = f"{PREFIX}CONFIG"
+
+
+def create() -> FastAPI:
+    """The application.
+
+    Raises:
+        EasyRecError: The settings are wrong, or a model, the store or a scene cannot be used.
+    """
+    return create_app(settings_from_environment())
+
+
+def settings_from_environment() -> Settings:
+    """Complete settings from `EASYREC_SETTINGS`, else from a file and variables."""
+    resolved = os.environ.get(RESOLVED)
+    if resolved is not None:
+        return load_settings(given=json.loads(resolved), environment={})
+    return load_settings(os.environ.get(CONFIG))

@@ -1,0 +1,1 @@
+"""Events: validated, written durably before they are acknowledged, each once, and compacted into training data."""

@@ -1,0 +1,300 @@
+"""The one thread that writes: many requests' events in one commit, each event once, before anybody is told.
+
+For each batch, in this order: pass over events that are known; append the others to the log and force it to disk;
+add them to the store, so that the next request of the user sees them; tell listeners; answer those who wait. What
+breaks off in between is repaired at the next start by replaying the log into the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time as clocks
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from easyrec.errors import EasyRecError
+from serving.events.event import Event, entry_of
+from serving.events.log import EventLog, LogError, line, read_segment
+from serving.stores.base import Entry, Served, StoreError
+from serving.stores.guard import GuardedStore
+
+logger = logging.getLogger(__name__)
+
+BATCH_RECORDS = 2000
+PENDING_JOBS = 10_000
+RECENT_IDS = 100_000
+BACKLOG = 100_000
+_IDLE_SECONDS = 1.0
+_REPLAY_BATCH = 500
+
+Listener = Callable[[Sequence[Entry]], None]
+
+
+class OverloadedError(EasyRecError):
+    """More is waiting to be written than can be written soon."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a list of events.
+
+    Attributes:
+        accepted: How many are new, and durable now.
+        duplicates: How many were known already.
+    """
+
+    accepted: int
+    duplicates: int
+
+
+@dataclass
+class _Job:
+    done: Future[Written]
+    events: Sequence[Event] = ()
+    notes: Sequence[bytes] = ()
+    served: Served | None = None
+    erase: str | None = None
+    received: float = 0.0
+
+
+@dataclass
+class WriterState:
+    """What the writer has done so far.
+
+    Attributes:
+        accepted: Events written.
+        duplicates: Events passed over.
+        failed: Events that could not be written; their senders were told.
+        notes_lost: Impressions that could not be written.
+        backlog: Events that are in the log but not yet in the store.
+        backlog_lost: Events that will not come to the store, because too many waited for it.
+        error: Why the log cannot be written, or None.
+    """
+
+    accepted: int = 0
+    duplicates: int = 0
+    failed: int = 0
+    notes_lost: int = 0
+    backlog: int = 0
+    backlog_lost: int = 0
+    error: str | None = None
+
+
+@dataclass
+class _Batch:
+    lines: list[bytes] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    results: list[tuple[_Job, Written]] = field(default_factory=list)
+    durable: bool = False
+
+
+class EventWriter:
+    """See the module.
+
+    Args:
+        log: The event log.
+        store: Where histories are.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, log: EventLog, store: GuardedStore, clock: Callable[[], float] = clocks.time) -> None:
+        self.state = WriterState()
+        self.listeners: list[Listener] = []
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(PENDING_JOBS)
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        self._backlog: deque[Entry] = deque(maxlen=BACKLOG)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Brings the store up to date with the log, then begins to write.
+
+        Raises:
+            LogError: Segments of a process that died cannot be read.
+        """
+        for path in self._log.take_over():
+            batch: list[Entry] = []
+            for record, _ in read_segment(path):
+                if record.get("kind") == "event":
+                    batch.append(entry_of(record))
+                if len(batch) >= _REPLAY_BATCH:
+                    self._apply(batch)
+                    batch = []
+            self._apply(batch)
+        self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Writes all that waits, then ends."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def write(self, events: Sequence[Event]) -> Future[Written]:
+        """Events, to be written durably; the future ends when they are, or with a LogError.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+        return self._put(_Job(Future(), events=events, received=self._clock()))
+
+    def note(self, lines: Sequence[bytes], served: Served | None = None) -> bool:
+        """Lines of impressions, written with the next batch; whether there was room for them."""
+        try:
+            self._put(_Job(Future(), notes=lines, served=served))
+        except OverloadedError:
+            self.state.notes_lost += len(lines)
+            return False
+        return True
+
+    def erase(self, user_id: str) -> Future[Written]:
+        """Forgets a user, in the order of the events around it.
+
+        Raises:
+            OverloadedError: Too much is waiting.
+        """
+        return self._put(_Job(Future(), erase=user_id, received=self._clock()))
+
+    def _put(self, job: _Job) -> Future[Written]:
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            raise OverloadedError(
+                "too many events are waiting to be written; send them again later"
+            ) from None
+        return job.done
+
+    def _run(self) -> None:
+        while True:
+            try:
+                jobs = self._next_jobs()
+            except queue.Empty:
+                self._idle()
+                continue
+            ends = None in jobs
+            try:
+                self._write([job for job in jobs if job is not None])
+            except Exception as error:  # the thread must outlive any fault, and nobody may wait for ever
+                logger.exception("a batch of events failed")
+                _fail([job for job in jobs if job is not None], error)
+            if ends:
+                self._log.roll() if not self._backlog else None
+                return
+
+    def _next_jobs(self) -> list[_Job | None]:
+        jobs: list[_Job | None] = [self._jobs.get(timeout=_IDLE_SECONDS)]
+        records = 0
+        while jobs[-1] is not None and records < BATCH_RECORDS:
+            records += len(jobs[-1].events) + len(jobs[-1].notes)
+            try:
+                jobs.append(self._jobs.get_nowait())
+            except queue.Empty:
+                break
+        return jobs
+
+    def _idle(self) -> None:
+        self._log.roll_if_due(self._clock())
+        if self._backlog:
+            self._apply([])
+
+    def _write(self, jobs: Sequence[_Job]) -> None:
+        now = self._clock()
+        batch = self._batch(jobs, now)
+        try:
+            if batch.lines:
+                self._log.append(batch.lines, now, sync=batch.durable)
+            self.state.error = None
+        except LogError as error:
+            if self.state.error is None:
+                logger.error("%s", error)
+            self.state.error = str(error)
+            self.state.failed += sum(len(job.events) for job in jobs)
+            self.state.notes_lost += sum(len(job.notes) for job in jobs)
+            _fail(jobs, error)
+            return
+        for entry in batch.entries:
+            self._recent[entry.behaviour.event_id] = None
+        while len(self._recent) > RECENT_IDS:
+            self._recent.popitem(last=False)
+        self._apply(batch.entries)
+        self._apply_others(jobs, now)
+        for listener in self.listeners:
+            listener(batch.entries)
+        for job, written in batch.results:
+            self.state.accepted += written.accepted
+            self.state.duplicates += written.duplicates
+            if not job.done.done():
+                job.done.set_result(written)
+
+    def _batch(self, jobs: Sequence[_Job], now: float) -> _Batch:
+        """What is new in the jobs, as lines of the log and as entries of the store."""
+        batch = _Batch()
+        known = self._known([event.event_id for job in jobs for event in job.events])
+        for job in jobs:
+            new = 0
+            for event in job.events:
+                if event.event_id not in known:
+                    known.add(event.event_id)
+                    record = event.record(job.received)
+                    batch.lines.append(line(record))
+                    batch.entries.append(entry_of(record))
+                    new += 1
+            batch.lines += job.notes
+            if job.erase is not None:
+                batch.lines.append(line({"kind": "erase", "user_id": job.erase, "received": now}))
+            batch.durable = batch.durable or bool(job.events) or job.erase is not None
+            batch.results.append((job, Written(new, len(job.events) - new)))
+        return batch
+
+    def _known(self, event_ids: Sequence[str]) -> set[str]:
+        known = {event_id for event_id in event_ids if event_id in self._recent}
+        others = [event_id for event_id in event_ids if event_id not in known]
+        if others:
+            # While the store is away, this process's memory must do; compaction keeps the first of two.
+            with contextlib.suppress(StoreError):
+                known |= self._store.known_events(others)
+        return known
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        """Adds events to the store, after those it has missed."""
+        waiting = [*self._backlog, *entries]
+        if not waiting:
+            return
+        try:
+            self._store.call(self._store.store.append, waiting)
+            self._backlog.clear()
+        except StoreError:
+            lost = len(self._backlog) + len(entries) - BACKLOG
+            self.state.backlog_lost += max(0, lost)
+            self._backlog.extend(entries)
+        self.state.backlog = len(self._backlog)
+
+    def _apply_others(self, jobs: Sequence[_Job], now: float) -> None:
+        served = [job.served for job in jobs if job.served is not None]
+        try:
+            if served:
+                self._store.call(self._store.store.add_served, served)
+        except StoreError:
+            logger.warning("items served were not kept: the store cannot be used")
+        for job in jobs:
+            if job.erase is not None:
+                kept = (entry for entry in self._backlog if entry.user_id != job.erase)
+                self._backlog = deque(kept, maxlen=BACKLOG)
+                try:
+                    self._store.call(self._store.store.erase, job.erase, now)
+                except StoreError as error:
+                    job.done.set_exception(error)
+
+
+def _fail(jobs: Sequence[_Job], error: Exception) -> None:
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_exception(error)

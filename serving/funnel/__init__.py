@@ -1,0 +1,1 @@
+"""The funnel: candidate sources, filters, ranking and re-ranking, composed by a scene."""

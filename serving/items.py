@@ -1,0 +1,171 @@
+"""Items put through the API: kept in the store, and known to every model and process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from easyrec.errors import EasyRecError, SchemaError, nearest
+from easyrec.export.tables import as_keys
+from serving.funnel.items import NewItems
+from serving.models.hub import ModelHub
+from serving.models.served import ServedModel
+from serving.stores.base import ItemChange, StoreError
+from serving.stores.guard import GuardedStore
+
+logger = logging.getLogger(__name__)
+
+
+class ItemKeeper:
+    """See the module.
+
+    Args:
+        hub: The models.
+        store: Where changes are kept.
+        new_items: Knows which items are new.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(
+        self, hub: ModelHub, store: GuardedStore, new_items: NewItems, clock: Callable[[], float]
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._new_items = new_items
+        self._clock = clock
+        self._version = 0
+        self._lock = threading.Lock()
+        self.primary = ""
+        """Name of the model whose catalogue describes items."""
+        self.refused: dict[str, str] = {}
+        """Kept items that a model cannot take, and why, by key."""
+
+    def put(self, item_id: str, columns: Mapping[str, Any], available: bool = True) -> ItemChange:
+        """Puts an item with all its columns; the next request knows it.
+
+        Raises:
+            EasyRecError: A column does not exist or a value cannot be used; nothing is changed.
+        """
+        models = self._models()
+        known = {name for model in models for name in model.catalogue.columns if name != model.catalogue.key}
+        for name in columns:
+            if name not in known:
+                raise SchemaError(f"the item table has no column {name!r}.{nearest(name, known)}")
+        change = ItemChange(item_id, dict(columns), available, self._clock())
+        for model in models:
+            _put(model, [change])
+        self._store.call(self._store.store.put_item, change)
+        for model in models:
+            self._new_items.put(model, [change])
+        return change
+
+    def patch(
+        self, item_id: str, columns: Mapping[str, Any], available: bool | None = None
+    ) -> ItemChange | None:
+        """Changes some columns of an item; None when there is no such item.
+
+        Raises:
+            EasyRecError: See `put`.
+        """
+        known = self._columns(item_id)
+        if known is None:
+            return None
+        before, was_available = known
+        return self.put(item_id, {**before, **columns}, was_available if available is None else available)
+
+    def delete(self, item_id: str) -> bool:
+        """Removes an item; whether there was one."""
+        known = self._columns(item_id)
+        if known is None:
+            return False
+        change = ItemChange(item_id, known[0], False, self._clock())
+        self._store.call(self._store.store.put_item, change)
+        for model in self._models():
+            model.remove_items([item_id])
+        return True
+
+    def describe(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
+        """Columns of an item and whether it is available; None when there is none."""
+        return self._columns(item_id)
+
+    def bring_up_to_date(self, model: ServedModel) -> None:
+        """Puts all kept items into a model that was just loaded, as far as the store can be asked."""
+        try:
+            changes = self._store.call(self._store.store.items_since, 0)
+        except StoreError as error:
+            logger.warning("items put through the API will be known once the store answers: %s", error)
+            with self._lock:
+                self._version = 0
+            return
+        self._take(model, changes)
+
+    def follow(self) -> None:
+        """Takes over what other processes have put since the last call."""
+        with self._lock:
+            changes = self._store.call(self._store.store.items_since, self._version)
+            for model in self._models() if changes else ():
+                self._take(model, changes)
+            self._version = max([self._version, *(change.version for change in changes)])
+
+    def _take(self, model: ServedModel, changes: Sequence[ItemChange]) -> None:
+        if not changes:
+            return
+        taken = _put_usable(model, changes, self.refused)
+        self._new_items.put(model, [change for change in taken if change.available])
+
+    def _columns(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
+        catalogue = self._hub.active(self.primary).catalogue
+        row = catalogue.rows([item_id])
+        if row[0] < 0:
+            return None
+        columns = catalogue.properties(row)[0]
+        columns.pop(catalogue.key)
+        return columns, bool(catalogue.available[row[0]])
+
+    def _models(self) -> list[ServedModel]:
+        """All loaded models that have a catalogue, the primary one first."""
+        found = []
+        for name in sorted(self._hub.names(), key=lambda name: name != self.primary):
+            for model in self._hub.loaded(name):
+                try:
+                    _ = model.catalogue
+                except EasyRecError:
+                    continue  # it only predicts rows
+                found.append(model)
+        return found
+
+
+def _put(model: ServedModel, changes: Sequence[ItemChange]) -> None:
+    """Brings changes into a model, all or none; columns that its item table lacks are left out."""
+    catalogue = model.catalogue
+    names = set(catalogue.columns)
+    kind = catalogue.schema.field(catalogue.key).type
+    keys = as_keys([change.item_id for change in changes], kind).to_pylist()
+    rows = {}
+    for key, change in zip(keys, changes, strict=True):
+        if key is None:
+            raise SchemaError(f"the keys of items are of type {kind} here, got {change.item_id!r}")
+        rows[key] = {name: value for name, value in change.columns.items() if name in names}
+    model.put_items(rows)
+    model.remove_items([change.item_id for change in changes if not change.available])
+
+
+def _put_usable(
+    model: ServedModel, changes: Sequence[ItemChange], refused: dict[str, str]
+) -> Sequence[ItemChange]:
+    """Brings those changes into a model that it can take, and returns them; notes why it cannot take others."""
+    try:
+        _put(model, changes)
+    except EasyRecError:
+        taken = []
+        for change in changes:  # one by one, so that a row that cannot be used harms no other
+            try:
+                _put(model, [change])
+                taken.append(change)
+            except EasyRecError as error:
+                logger.warning("item %s is passed over: %s", change.item_id, error)
+                refused[change.item_id] = str(error)
+        return taken
+    return changes

@@ -1,0 +1,231 @@
+"""The store of several machines: Redis, with plain data types, a lifetime on every key and one round trip a request.
+
+events:{owner}     list of events, the latest first          marks:{owner}    sorted set `item type` by time
+served:{owner}     sorted set of items by time               profile:{user}   columns of a user, or that it was erased
+event:{id}         that an event is known                    items            hash of changed items
+items:order        sorted set of items by version            items:version    counter
+
+An event that is appended twice stands twice in the list; reading passes over the second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from serving.stores.base import (
+    HISTORY,
+    SEEN,
+    Behaviour,
+    Entry,
+    ItemChange,
+    Mark,
+    Record,
+    Served,
+    StoreError,
+    owner,
+    owners,
+)
+
+TIMEOUT_SECONDS = 0.25
+"""How long an answer is waited for."""
+DAYS = 90
+_DAY = 86_400
+_SEPARATOR = "\x1f"
+
+
+class RedisStore:
+    """See the module.
+
+    Args:
+        url: Such as `redis://localhost:6379/0`.
+        prefix: What all keys start with.
+        days: Lifetime of what is known of a person that is not met again, in days.
+        timeout: Seconds that an answer is waited for.
+    """
+
+    def __init__(
+        self, url: str, prefix: str = "easyrec:", days: float = DAYS, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        self._prefix = prefix
+        self._seconds = max(1, int(days * _DAY))
+        with self._errors():
+            self._redis = redis.Redis.from_url(
+                url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout
+            )
+
+    def read(self, user_id: str | None, session_id: str | None, history: int = HISTORY) -> Record:
+        """See `Store.read`."""
+        keys = owners(user_id, session_id)
+        with self._errors():
+            pipe = self._redis.pipeline(transaction=False)
+            for key in keys:
+                pipe.lrange(self._key("events", key), 0, HISTORY - 1)
+                pipe.zrange(self._key("marks", key), 0, SEEN - 1, desc=True, withscores=True)
+                pipe.zrange(self._key("served", key), 0, SEEN - 1, desc=True, withscores=True)
+            pipe.get(self._key("profile", user_id or ""))
+            *found, profile = pipe.execute()
+        events = {one.event_id: one for part in found[0::3] for one in (_behaviour(text) for text in part)}
+        marks = [(*name.split(_SEPARATOR, 1), time) for part in found[1::3] for name, time in part]
+        served = [Mark(item, "", time) for part in found[2::3] for item, time in part]
+        person = json.loads(profile) if profile and user_id is not None else {}
+        ordered = sorted(events.values(), key=lambda one: one.time)
+        return Record(
+            tuple(ordered[-history:]) if history else (),
+            tuple(sorted((Mark(*mark) for mark in marks), key=lambda mark: -mark.time)),
+            tuple(sorted(served, key=lambda mark: -mark.time)),
+            person.get("columns"),
+            person.get("erased"),
+        )
+
+    def known_events(self, event_ids: Sequence[str]) -> set[str]:
+        """See `Store.known_events`."""
+        if not event_ids:
+            return set()
+        with self._errors():
+            found = self._redis.mget([self._key("event", event_id) for event_id in event_ids])
+        return {event_id for event_id, known in zip(event_ids, found, strict=True) if known is not None}
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See `Store.append`."""
+        known = self.known_events([entry.behaviour.event_id for entry in entries])
+        sessions: dict[tuple[str, str], None] = {}
+        with self._errors():
+            pipe = self._redis.pipeline(transaction=True)
+            for entry in entries:
+                if entry.user_id is not None and entry.session_id is not None:
+                    sessions[entry.session_id, entry.user_id] = None
+                if entry.behaviour.event_id not in known:
+                    known.add(entry.behaviour.event_id)
+                    self._append(pipe, entry)
+            pipe.execute()
+        for session_id, user_id in sessions:
+            self.merge(session_id, user_id)
+
+    def _append(self, pipe: Any, entry: Entry) -> None:
+        one, key = entry.behaviour, owner(entry.user_id, entry.session_id)
+        text = _json([one.event_id, one.type, one.item_id, one.time, one.value, one.properties])
+        pipe.set(self._key("event", one.event_id), 1, ex=self._seconds)
+        events = self._key("events", key)
+        pipe.lpush(events, text)
+        pipe.ltrim(events, 0, HISTORY - 1)
+        pipe.expire(events, self._seconds)
+        if one.item_id is not None:
+            self._mark(pipe, "marks", key, {f"{one.item_id}{_SEPARATOR}{one.type}": one.time})
+
+    def _mark(self, pipe: Any, kind: str, key: str, times: Mapping[str, float]) -> None:
+        name = self._key(kind, key)
+        pipe.zadd(name, dict(times), gt=True)
+        pipe.zremrangebyrank(name, 0, -SEEN - 1)
+        pipe.expire(name, self._seconds)
+
+    def add_served(self, served: Sequence[Served]) -> None:
+        """See `Store.add_served`."""
+        with self._errors():
+            pipe = self._redis.pipeline(transaction=False)
+            for one in served:
+                if one.item_ids:
+                    times = dict.fromkeys(one.item_ids, one.time)
+                    self._mark(pipe, "served", owner(one.user_id, one.session_id), times)
+            pipe.execute()
+
+    def put_profile(self, user_id: str, columns: Mapping[str, Any]) -> None:
+        """See `Store.put_profile`."""
+        with self._errors():
+            key = self._key("profile", user_id)
+            known = json.loads(self._redis.get(key) or "{}")
+            self._redis.set(key, _json({**known, "columns": columns}))
+
+    def merge(self, session_id: str, user_id: str) -> None:
+        """See `Store.merge`."""
+        session, user = owner(None, session_id), owner(user_id, None)
+        with self._errors():
+            events = self._redis.lrange(self._key("events", session), 0, -1)
+            pipe = self._redis.pipeline(transaction=True)
+            if events:
+                merged = self._key("events", user)
+                pipe.lpush(merged, *reversed(events))
+                pipe.ltrim(merged, 0, 2 * HISTORY - 1)
+                pipe.expire(merged, self._seconds)
+            for kind in ("marks", "served"):
+                names = [self._key(kind, user), self._key(kind, session)]
+                pipe.zunionstore(names[0], names, aggregate="MAX")
+                pipe.expire(names[0], self._seconds)
+            pipe.delete(*(self._key(kind, session) for kind in ("events", "marks", "served")))
+            pipe.execute()
+
+    def erase(self, user_id: str, time: float) -> None:
+        """See `Store.erase`."""
+        key = owner(user_id, None)
+        with self._errors():
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.delete(*(self._key(kind, key) for kind in ("events", "marks", "served")))
+            pipe.set(self._key("profile", user_id), _json({"erased": time}))
+            pipe.execute()
+
+    def put_item(self, change: ItemChange) -> int:
+        """See `Store.put_item`."""
+        with self._errors():
+            version = int(self._redis.incr(self._key("items", "version")))
+            body = [change.columns, change.available, change.time, version]
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.hset(self._key("items", ""), change.item_id, _json(body))
+            pipe.zadd(self._key("items", "order"), {change.item_id: version})
+            pipe.execute()
+        return version
+
+    def item(self, item_id: str) -> ItemChange | None:
+        """See `Store.item`."""
+        with self._errors():
+            body = self._redis.hget(self._key("items", ""), item_id)
+        return None if body is None else _change(item_id, str(body))
+
+    def items_since(self, version: int) -> list[ItemChange]:
+        """See `Store.items_since`."""
+        with self._errors():
+            found = self._redis.zrangebyscore(self._key("items", "order"), f"({version}", "+inf")
+            names = [str(name) for name in found]
+            bodies = self._redis.hmget(self._key("items", ""), names) if names else []
+        return [
+            _change(name, str(body)) for name, body in zip(names, bodies, strict=True) if body is not None
+        ]
+
+    def prune(self, before: float) -> None:
+        """Every key has a lifetime of its own."""
+
+    def ping(self) -> None:
+        """See `Store.ping`."""
+        with self._errors():
+            self._redis.ping()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._redis.close()
+
+    def _key(self, kind: str, name: str) -> str:
+        return f"{self._prefix}{kind}:{name}"
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError, ValueError) as error:
+            raise StoreError(f"Redis cannot be used: {error}") from error
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _behaviour(text: str) -> Behaviour:
+    event_id, kind, item_id, time, value, properties = json.loads(text)
+    return Behaviour(event_id, kind, item_id, time, value, properties)
+
+
+def _change(item_id: str, body: str) -> ItemChange:
+    columns, available, time, version = json.loads(body)
+    return ItemChange(item_id, columns, available, time, version)
