@@ -55,6 +55,8 @@ class ExportConfig(StrictModel):
     """Keep each user's latest features and seen items, so that the bundle can recommend by user id."""
     signature_examples: int = Field(32, ge=1)
     """Rows stored with their scores, replayed whenever the bundle is loaded."""
+    litert: bool = False
+    """Also write the model for LiteRT, so that it can be served without TensorFlow; needs the extra `litert`."""
 
 
 class PipelineConfig(StrictModel):

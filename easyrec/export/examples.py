@@ -17,6 +17,8 @@ from easyrec.export.runtime import Predictions, Runtime
 
 ROWS, SCORES = "rows.parquet", "scores.parquet"
 TOLERANCE = 1e-5
+# LiteRT adds up in another order than TensorFlow; what is wrong differs by much more.
+LITERT_TOLERANCE = 1e-4
 
 
 def choose_examples(rows: pa.Table, inputs: Sequence[InputEntry], n: int) -> pa.Table:
@@ -47,18 +49,22 @@ def write_examples(folder: Path, rows: pa.Table, scores: Mapping[str, npt.NDArra
     pq.write_table(pa.table(columns), folder / SCORES, compression="zstd")
 
 
-def replay_examples(folder: Path, runtime: Runtime) -> None:
+def replay_examples(folder: Path, runtime: Runtime, tolerance: float = TOLERANCE) -> None:
     """Predicts the stored rows again.
 
+    Args:
+        folder: Where the rows are.
+        runtime: The model.
+        tolerance: How much a score may differ from the stored one (times its size, if above 1).
+
     Raises:
-        BundleError: A score differs from the stored one by more than 1e-5 (times its size, if above 1), naming the
-            worst row.
+        BundleError: A score differs by more, naming the worst row.
     """
     try:
         rows, stored = pq.read_table(folder / ROWS), pq.read_table(folder / SCORES)
     except (OSError, pa.ArrowException) as error:
         raise BundleError(f"the example rows in {folder} cannot be read: {error}") from error
-    compare(rows, _arrays(stored, runtime.tasks), runtime.predict(rows), "the bundle")
+    compare(rows, _arrays(stored, runtime.tasks), runtime.predict(rows), "the bundle", tolerance)
 
 
 def _arrays(table: pa.Table, tasks: Sequence[TaskEntry]) -> Predictions:
@@ -73,7 +79,9 @@ def _arrays(table: pa.Table, tasks: Sequence[TaskEntry]) -> Predictions:
     return arrays
 
 
-def compare(rows: pa.Table, expected: Predictions, found: Predictions, what: str) -> None:
+def compare(
+    rows: pa.Table, expected: Predictions, found: Predictions, what: str, tolerance: float = TOLERANCE
+) -> None:
     """Raises a BundleError naming the row whose scores differ most, if they differ too much.
 
     Args:
@@ -81,6 +89,7 @@ def compare(rows: pa.Table, expected: Predictions, found: Predictions, what: str
         expected: Scores by task.
         found: The same, computed by `what`.
         what: For the message.
+        tolerance: How much is too much, see `replay_examples`.
     """
     for task, wanted in expected.items():
         got = found[task]
@@ -92,7 +101,7 @@ def compare(rows: pa.Table, expected: Predictions, found: Predictions, what: str
         with np.errstate(invalid="ignore"):
             errors = np.where(same, 0.0, np.abs(wanted - got) / np.maximum(1.0, np.abs(wanted)))
         errors = np.where(np.isnan(errors), np.inf, errors).reshape(len(rows), -1).max(axis=1, initial=0.0)
-        if len(errors) and errors.max() > TOLERANCE:
+        if len(errors) and errors.max() > tolerance:
             row = int(errors.argmax())
             raise BundleError(
                 f"{what} does not give the scores of its stored examples: {task!r} of row {row} is {got[row]}, "

@@ -7,6 +7,7 @@ features/          vocabularies and statistics
 candidates/        the catalogue, popularity, neighbours, item vectors
 users/             latest columns, histories and seen items of each user, if `export.users`
 examples/          raw rows with their scores
+litert/            the model for LiteRT, if `export.litert`
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from easyrec.export.manifest import MANIFEST
 
 CONFIG, MODEL, FEATURES, CANDIDATES, EXAMPLES = "config.yaml", "model", "features", "candidates", "examples"
 USERS = "users/users.parquet"
+LITERT = "litert"
 RUN_BUNDLE = "bundle"
 
 

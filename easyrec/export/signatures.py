@@ -63,6 +63,7 @@ class ModelFunctions:
         encoded: Tensors between the encoding functions and `score`.
         tasks: What is predicted.
         functions: tf.functions of one dictionary of tensors, by name.
+        stages: The features by stage.
     """
 
     def __init__(self, encoder: Encoder, network: Network, item_columns: Collection[str] = ()) -> None:
@@ -70,13 +71,13 @@ class ModelFunctions:
         self.network = network
         self.inputs = input_entries(encoder, item_columns)
         self.tasks = _task_entries(network)
-        self._stages = split_features(encoder, item_columns)
-        self._user = self._codec(USER, self._stages.user)
-        self._item = self._codec(ITEM, self._stages.item)
+        self.stages = split_features(encoder, item_columns)
+        self._user = self._codec(USER, self.stages.user)
+        self._item = self._codec(ITEM, self.stages.item)
         self.functions = {SERVE: self._function(self._serve, self._raw(self.inputs))}
         used = {output.feature for output in network.model.schema.outputs}
         self.encoded: list[EncodedEntry] = []
-        if item_columns and used & {*self._stages.item, *self._stages.pair}:
+        if item_columns and used & {*self.stages.item, *self.stages.pair}:
             self.encoded = [*self._user.entries, *self._item.entries]
             self._add_stages()
 
@@ -109,15 +110,15 @@ class ModelFunctions:
     def _add_stages(self) -> None:
         user, item = self._side_inputs(USER), self._side_inputs(ITEM)
         if user:
-            self.functions[ENCODE_USER] = self._function(self._encoding(self._user, self._stages.user), user)
-        self.functions[ENCODE_ITEMS] = self._function(self._encoding(self._item, self._stages.item), item)
+            self.functions[ENCODE_USER] = self._function(self._encoding(self._user, self.stages.user), user)
+        self.functions[ENCODE_ITEMS] = self._function(self._encoding(self._item, self.stages.item), item)
         self.functions[SCORE] = self._function(self._score, self._user.specs | self._item.specs)
-        if isinstance(self.network.model, TowerModel) and not self._stages.pair:
-            self.functions[USER_EMBEDDING] = self._function(self._embedding(USER, self._stages.user), user)
-            self.functions[ITEM_EMBEDDING] = self._function(self._embedding(ITEM, self._stages.item), item)
+        if isinstance(self.network.model, TowerModel) and not self.stages.pair:
+            self.functions[USER_EMBEDDING] = self._function(self._embedding(USER, self.stages.user), user)
+            self.functions[ITEM_EMBEDDING] = self._function(self._embedding(ITEM, self.stages.item), item)
 
     def _codec(self, stage: Stage, features: Iterable[str]) -> StageCodec:
-        later = [spec for name in self._stages.pair for spec in self.encoder.transforms[name].inputs()]
+        later = [spec for name in self.stages.pair for spec in self.encoder.transforms[name].inputs()]
         of_item = {entry.name for entry in self.inputs if entry.of_item}
         raw = {spec.name: spec for spec in later if (spec.name in of_item) == (stage == ITEM)}
         return StageCodec(stage, self.encoder.schema.select(set(features)), list(raw.values()))
@@ -159,7 +160,7 @@ class ModelFunctions:
     def _score(self, tensors: Tensors) -> Tensors:
         user, user_columns = self._user.unpack(tensors)
         item, item_columns = self._item.unpack(tensors)
-        if not self._stages.pair:
+        if not self.stages.pair:
             sides = [
                 self.network.encode_side(batch, stage) if batch else {}
                 for batch, stage in ((user, USER), (item, ITEM))
@@ -167,12 +168,12 @@ class ModelFunctions:
             return self._predictions(self.network.score(*sides))
         rows = tf.shape(next(iter((item | item_columns).values())))[0]
         columns = item_columns | {name: _rows(values, rows) for name, values in user_columns.items()}
-        pair = self.encoder.encode(columns, self._stages.pair)
+        pair = self.encoder.encode(columns, self.stages.pair)
         schema = self.encoder.schema
         parts = [
             (self._user.schema, user),
             (self._item.schema, item),
-            (schema.select(set(self._stages.pair)), pair),
+            (schema.select(set(self.stages.pair)), pair),
         ]
         return self._predictions(self.network.predict(join_batches(schema, parts, rows)))
 

@@ -20,9 +20,11 @@ from easyrec.config.tasks import BinaryTask, RetrievalTask
 from easyrec.export.bundle import Bundle
 from easyrec.export.candidates import Candidates
 from easyrec.export.content import describe_items
-from easyrec.export.examples import choose_examples, replay_examples, write_examples
+from easyrec.export.examples import LITERT_TOLERANCE, choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
-from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, MODEL, USERS
+from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, LITERT, MODEL, USERS
+from easyrec.export.litert.convert import write_litert
+from easyrec.export.litert.functions import load_runtime
 from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import ITEM_EMBEDDING, Predictions
@@ -78,6 +80,8 @@ def write_bundle(
         (folder / CONFIG).write_bytes(yaml)
         encoder.save(folder / FEATURES)
         functions.save(folder / MODEL)
+        if config.export.litert:
+            write_litert(folder / LITERT, functions)
         if catalogue is not None:
             candidates = _candidates(functions, catalogue, interactions, config)
             candidates.write(folder / CANDIDATES)
@@ -107,6 +111,8 @@ def write_bundle(
         )
         manifest = write_manifest(folder, manifest)
         replay_examples(folder / EXAMPLES, Bundle.load(folder, verify=False).runtime)
+        if config.export.litert:
+            replay_examples(folder / EXAMPLES, load_runtime(folder / LITERT, manifest), LITERT_TOLERANCE)
     return manifest
 
 

@@ -168,12 +168,18 @@ class Network(tf.Module):
         activations, numbers = self.embeddings(batch), batch["numbers"]
         if not isinstance(self.model, TowerModel):
             return self._sides.split(activations, numbers, side)
+        return {_USER if side == "user" else _ITEM: self.tower(activations, numbers, side)}
+
+    def tower(self, activations: Mapping[str, tf.Tensor], numbers: tf.Tensor | None, side: str) -> tf.Tensor:
+        """Vectors [B, D] of one side, of a model of two towers; what belongs to the other side is not looked at.
+
+        Args:
+            activations: As `dense` takes them.
+            numbers: As `dense` takes them.
+            side: "user" or "item".
+        """
         inputs = self._model_inputs(activations, numbers)
-        return (
-            {_USER: self.model.user_vector(inputs)}
-            if side == "user"
-            else {_ITEM: self.model.item_vector(inputs)}
-        )
+        return self.model.user_vector(inputs) if side == "user" else self.model.item_vector(inputs)
 
     def score(self, user: Mapping[str, tf.Tensor], item: Mapping[str, tf.Tensor]) -> Tensors:
         """Predictions of pairs, equal to those of `predict` on rows that hold both sides.
@@ -251,6 +257,8 @@ def build_network(
     schema: FeatureSchema,
     item_counts: npt.NDArray[Any] | None = None,
     label_moments: Mapping[str, tuple[float, float]] | None = None,
+    *,
+    shards: int = 1,
 ) -> Network:
     """The network that a configuration describes, with fresh weights drawn from `training.seed`.
 
@@ -260,6 +268,7 @@ def build_network(
         item_counts: Training rows by id of the item key's feature, for retrieval losses that correct for them.
         label_moments: Mean and standard deviation of the training labels, by regression task; not needed where the
             weights come from a checkpoint.
+        shards: How many variables hold each embedding table.
 
     Raises:
         ConfigError: Features, model and tasks do not fit each other.
@@ -282,6 +291,7 @@ def build_network(
             seed=config.training.seed,
             l2=config.embedding.l2,
             batch_outputs=schema.ids,
+            shards=shards,
         )
         groups = {group.name: [output.feature for output in group.singles] for group in embeddings.groups}
         linear_key = "linear" if model.uses_embeddings else "embedding"

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from easyrec.errors import BundleError
+from easyrec.export.layout import LITERT
+from easyrec.export.litert.engine import available
 from easyrec.export.manifest import Manifest
 from easyrec.export.runtime import Runtime
 
@@ -18,6 +20,7 @@ Loader = Callable[[Path, Manifest, int], Runtime]
 # By import path, because a process that serves with one must not import the other.
 _LOADERS: dict[RuntimeName, str] = {
     "tensorflow": "serving.models.tensorflow_runtime:load",
+    "litert": "serving.models.litert_runtime:load",
 }
 
 
@@ -40,7 +43,13 @@ def load_runtime(
     """
     if choice not in get_args(RuntimeChoice):
         raise BundleError(f"runtime must be one of {', '.join(get_args(RuntimeChoice))}, got {choice!r}")
-    name: RuntimeName = "tensorflow" if choice == "auto" else choice
+    name: RuntimeName = (
+        choice
+        if choice != "auto"
+        else "litert"
+        if available() and (folder / LITERT).is_dir()
+        else "tensorflow"
+    )
     module, _, function = _LOADERS[name].partition(":")
     loader: Loader = getattr(importlib.import_module(module), function)
     return name, loader(folder, manifest, threads)

@@ -25,7 +25,7 @@ from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, DataError, SchemaError, nearest
 from easyrec.export.candidates import Candidates
-from easyrec.export.examples import replay_examples
+from easyrec.export.examples import LITERT_TOLERANCE, TOLERANCE, replay_examples
 from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, USERS, find_bundle
 from easyrec.export.manifest import Manifest, read_manifest, verify_files
 from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Predictions, Runtime
@@ -268,7 +268,7 @@ def load_served_model(
         verify_files(folder, manifest)
     name, computing = load_runtime(folder, manifest, runtime, threads)
     if verify:
-        replay_examples(folder / EXAMPLES, computing)
+        replay_examples(folder / EXAMPLES, computing, LITERT_TOLERANCE if name == "litert" else TOLERANCE)
     item, user = manifest.keys.get("item"), manifest.keys.get("user")
     catalogue = None
     if item and computing.has(SCORE) and (folder / CANDIDATES).is_dir():
