@@ -148,9 +148,9 @@ class _Arm:
     def of(cls, moments: Moments, theta: FloatArray, centre: FloatArray | float) -> "_Arm":
         weights = moments.gradient()
         value, variance = moments.value(), moments.variance()
-        used = theta != 0
+        used = np.not_equal(theta, 0)
         if np.any(used):
-            pre = np.where(used[..., None], moments.gradient(pre=True), 0.0)
+            pre = np.where(np.expand_dims(used, -1), moments.gradient(pre=True), 0.0)
             shift = np.where(used, moments.value(pre=True) - centre, 0.0)
             value = value - theta * shift
             both = theta**2 * moments.covariance(pre, pre) - 2 * theta * moments.covariance(weights, pre)
@@ -160,8 +160,8 @@ class _Arm:
 
 def _coefficient(both: Moments) -> tuple[FloatArray, FloatArray]:
     pre = both.gradient(pre=True)
-    usable = np.isfinite(pre).all(axis=-1)
-    pre = np.where(usable[..., None], pre, 0.0)
+    usable = np.isfinite(pre).all(axis=-1, keepdims=True)
+    pre = np.where(usable, pre, 0.0)
     spread = both.covariance(pre, pre)
     with np.errstate(invalid="ignore", divide="ignore"):
         theta = np.where(spread > 0, both.covariance(both.gradient(), pre) / spread, 0.0)

@@ -45,7 +45,7 @@ def preference(scores: FloatArray) -> Preference:
         raise ExperimentDataError("User scores lie between -1 and 1, and some are missing or outside.")
     wins_b, wins_a = int((scores > 0).sum()), int((scores < 0).sum())
     error = float(scores.std(ddof=1)) / np.sqrt(len(scores))
-    contrast = Contrast(np.float64(scores.mean()), np.float64(error), np.float64(len(scores) - 1))
+    contrast = Contrast(np.asarray(scores.mean()), np.asarray(error), np.asarray(len(scores) - 1.0))
     return Preference(contrast, wins_a, wins_b, len(scores) - wins_a - wins_b, sign_test(wins_a, wins_b))
 
 

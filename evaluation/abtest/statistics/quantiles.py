@@ -47,10 +47,12 @@ def compare_quantiles(control: QuantileMoments, treatment: QuantileMoments) -> t
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = np.float64(control.variance), np.float64(treatment.variance)
         df = (first + second) ** 2 / (first**2 / (control.count - 1) + second**2 / (treatment.count - 1))
-        absolute = Contrast(np.float64(treatment.value - control.value), np.sqrt(first + second), df)
+        absolute = Contrast(
+            np.asarray(treatment.value - control.value), np.sqrt(first + second), np.asarray(df)
+        )
         usable = control.value > 0 and treatment.value > 0
         logs = np.log(treatment.value / control.value) if usable else np.nan
         relative_se = np.sqrt(
             first / np.float64(control.value) ** 2 + second / np.float64(treatment.value) ** 2
         )
-    return absolute, Contrast(np.float64(logs), relative_se, df)
+    return absolute, Contrast(np.asarray(logs), relative_se, np.asarray(df))

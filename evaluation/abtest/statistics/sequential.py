@@ -8,6 +8,7 @@ streams and for sizes nobody planned.
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -36,7 +37,7 @@ class SpendingBounds:
 
     def __init__(self, information: Sequence[float], rho: float = 2.0) -> None:
         times = [min(float(one), 1.0) for one in information]
-        if not times or times[0] <= 0 or any(b <= a for a, b in zip(times, times[1:], strict=False)):
+        if not times or times[0] <= 0 or any(b <= a for a, b in pairwise(times)):
             raise ExperimentDataError(f"Looks need ascending shares of information above 0, got {times}.")
         self.information = times
         self.rho = rho
@@ -65,10 +66,10 @@ class SpendingBounds:
 
     def p_value(self, statistic: float, alpha: float) -> float:
         """The smallest alpha whose bound at the last look is crossed; below `alpha` exactly if `alpha`'s bound is."""
-        p = float(min(1.0, np.exp(self._p_of_bound(min(abs(statistic), _MAX_BOUND)))))
-        if (abs(statistic) > self.bounds(alpha)[-1]) != (p < alpha):  # rounding of the interpolation
-            return float(np.nextafter(alpha, 0.0 if abs(statistic) > self.bounds(alpha)[-1] else 1.0))
-        return p
+        p = min(1.0, float(np.exp(self._p_of_bound(min(abs(statistic), _MAX_BOUND)))))
+        crossed = abs(statistic) > self.bounds(alpha)[-1]
+        # The interpolation may round to the other side of alpha.
+        return p if crossed == (p < alpha) else float(np.nextafter(alpha, 0.0 if crossed else 1.0))
 
 
 def _solve(nodes: FloatArray, density: FloatArray, root: float, step: float, target: float) -> float:
@@ -78,7 +79,8 @@ def _solve(nodes: FloatArray, density: FloatArray, root: float, step: float, tar
 
     if target <= 0 or excess(_MAX_BOUND) >= 0:
         return _MAX_BOUND
-    return float(brentq(excess, 0.0, _MAX_BOUND, xtol=1e-10))
+    found: float = brentq(excess, 0.0, _MAX_BOUND, xtol=1e-10)
+    return found
 
 
 def _advance(
