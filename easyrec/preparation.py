@@ -9,18 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from easyrec.config.evaluation_names import check_names
 from easyrec.config.loader import parse_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.resolve import resolve
-from easyrec.config.tasks import RetrievalTask
 from easyrec.data.bound import BoundDataset
 from easyrec.data.dataset import open_dataset
 from easyrec.errors import ConfigError, TrainingError
 from easyrec.features.encoder import Encoder
-from easyrec.models.network import Network, build_network
+from easyrec.models.build import item_feature, network_of
+from easyrec.models.network import Network
 from easyrec.run import RunFolder, abandon, changed_data, find_place, open_run, start_run
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.optimizers import dense_optimizer
@@ -113,7 +111,7 @@ def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared
     tell("reading the data")
     data = open_dataset(config, cache=run.prepared).bind(config)
     encoder = Encoder.load(config, run.features)
-    return Prepared(run, config, data, encoder, _network(config, encoder))
+    return Prepared(run, config, data, encoder, network_of(config, encoder))
 
 
 def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
@@ -132,7 +130,7 @@ def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -
     if data.eval is not None:
         _read_through(data.eval.chunks(columns=_label_columns(data)))
     moments = {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels}
-    network = _network(config, encoder, moments)
+    network = network_of(config, encoder, moments)
     notes: tuple[str, ...] = ()
     if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
         notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
@@ -142,7 +140,7 @@ def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -
 def _fit_features(data: BoundDataset) -> Encoder:
     """Vocabularies and statistics in one pass over the training rows, which also counts them and checks the labels."""
     config = data.config
-    item = _item_feature(config)
+    item = item_feature(config)
     counted = [] if item is None else [item]
     encoder = Encoder(config, data.feature_columns)
     chunks = data.train.chunks(columns=[*encoder.fit_columns(counted), *_label_columns(data)])
@@ -159,15 +157,6 @@ def _read_through(chunks: Iterable[Any]) -> None:
 
 def _label_columns(data: BoundDataset) -> list[str]:
     return [label.column for label in data.train.labels]
-
-
-def _network(
-    config: PipelineConfig, encoder: Encoder, label_moments: Mapping[str, tuple[float, float]] | None = None
-) -> Network:
-    keras.utils.set_random_seed(config.training.seed)
-    item = _item_feature(config)
-    counts = encoder.counts(item) if item is not None else None
-    return build_network(config, encoder.schema, counts, label_moments)
 
 
 @contextmanager
@@ -195,18 +184,3 @@ def _save_features(run: RunFolder, encoder: Encoder) -> None:
         writing.replace(run.features)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
-
-
-def _item_feature(config: PipelineConfig) -> str | None:
-    """The feature of the item key whose counts a retrieval loss needs."""
-    if not any(isinstance(task, RetrievalTask) for task in config.tasks.values()):
-        return None
-    key = config.data.keys.item
-    return next(
-        (
-            name
-            for name, feature in config.features.items()
-            if feature.type == "id" and feature.columns(name) == [key]
-        ),
-        None,
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from easyrec.cli.common import INTERRUPTED, ConfigArgument, OverridesOption, messages, note, output
+from easyrec.config.loader import load_config
 from easyrec.startup import start_tensorflow
 
 if TYPE_CHECKING:
@@ -27,16 +28,32 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is there already.")
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="KIND",
+            help="Train with parameter servers on this machine, such as local:workers=2,ps=2.",
+        ),
+    ] = None,
 ) -> None:
     """Train a model, measure it on held-out data, and export its bundle.
 
     Ctrl-C ends training after the current step and leaves a checkpoint; the same command with --resume goes on.
     """
+    loaded = load_config(config, overrides or ())  # a mistake is told before TensorFlow is imported
     start_tensorflow()
     from easyrec.cli.progress import TrainingProgress
+    from easyrec.training.cluster.roles import CHIEF, Cluster
+    from easyrec.training.cluster.server import serve
+    from easyrec.training.strategy import choose
     from easyrec.workflow import train as train_pipeline
 
     console = messages()
+    choice = choose(loaded.training, cluster)
+    if isinstance(choice.cluster, Cluster) and choice.cluster.task.job != CHIEF:
+        serve(choice.cluster, lambda text: console.print(text, markup=False))
+        return
     progress = TrainingProgress(console)
     try:
         trained = train_pipeline(
@@ -45,6 +62,7 @@ def train(
             run=run,
             resume=resume,
             overwrite=overwrite,
+            cluster=cluster,
             callbacks=[progress],
             tell=lambda text: console.print(f"{text} ...", markup=False),
         )

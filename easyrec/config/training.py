@@ -76,6 +76,7 @@ Schedule = Annotated[
     BeforeValidator(_named, json_schema_input_type=_Schedules | Literal["constant", "cosine"]),
 ]
 DenseOptimizer = Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"]
+Strategy = Literal["auto", "local", "parameter_server"]
 EmbeddingOptimizer = Literal["adagrad", "lazy_adam", "sgd"]
 
 
@@ -148,6 +149,28 @@ class CheckpointConfig(StrictModel):
     """What `best` means, such as `liked/auc`; the first task's first metric unless given."""
 
 
+class ShardsConfig(StrictModel):
+    """Training data encoded once into shards; a cluster always trains from them."""
+
+    path: str | None = None
+    """Folder or URL that all machines of a cluster reach; inside the run's folder unless given."""
+    local: bool = False
+    """Train from shards on one machine, too: later epochs need no reading and encoding."""
+    split_batches: int | None = Field(None, ge=1)
+    """Batches of a split, the unit of work that is handed to a worker; at most 32 unless given."""
+
+
+class ClusterConfig(StrictModel):
+    """Training on many machines."""
+
+    start_timeout: float = Field(120.0, gt=0)
+    """Seconds until every role must have appeared."""
+    split_timeout: float | None = Field(None, gt=0)
+    """Seconds after which a split is taken to hang; ten times the usual, a minute at least, unless given."""
+    staleness: int | None = Field(None, ge=1)
+    """No split is begun before the one so many places ahead is done; 1 trains one split after the other."""
+
+
 class TrainingConfig(StrictModel):
     """How the model is trained."""
 
@@ -159,8 +182,12 @@ class TrainingConfig(StrictModel):
     """End after so many steps, whatever `epochs` says."""
     seed: int = 0
     """Seed of weights, shuffling, dropout and sampling; the same seed gives the same run."""
-    strategy: Literal["auto", "local"] = "auto"
-    """Where it runs; this version trains on one machine."""
+    strategy: Strategy = "auto"
+    """Where it runs; `auto` decides by `TF_CONFIG` and the devices that are there, and says why."""
+    shards: ShardsConfig = ShardsConfig()
+    """Training data encoded once into shards."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Time-outs and bounds of a cluster."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimizers, schedule, clipping."""
     evaluate_every: int | None = Field(None, ge=1)

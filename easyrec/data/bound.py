@@ -38,7 +38,7 @@ from easyrec.data.splits import (
     cutting_time,
     mark_latest,
 )
-from easyrec.data.store import Store
+from easyrec.data.store import Store, fingerprint
 from easyrec.errors import ConfigError, DataError
 
 
@@ -188,6 +188,18 @@ class BoundDataset:
         return snapshot.relevant_items(
             part, keys.user, keys.item, None if condition is None else parse(condition), part.labels[0].column
         )
+
+    def facts(self, rows: Rows | None = None) -> dict[str, Any]:
+        """All that decides which rows a part has, training unless given, and which labels: for fingerprints."""
+        part, data = rows or self.train, self.config.data
+        return {
+            "data": fingerprint(self._log_parts(part)),
+            "labels": [(label.task, str(label.expression)) for label in part.labels],
+            "weight": data.weight,
+            "negatives": None if part.negatives is None else data.negatives,
+            "on_error": data.on_error,
+            "shuffle": part.shuffle,
+        }
 
     def check_labels(self) -> None:
         """Whether the latest pass over the training rows had something to learn for every task.

@@ -13,7 +13,7 @@ from easyrec.data.row_groups import Segment, Source
 
 SEGMENT_ROWS = 262_144
 """Larger row groups are cut into segments of at most this size, smaller ones are joined."""
-_SMALLEST_SEGMENT = 8_192
+SMALLEST_SEGMENT = 8_192
 _MANY_COLUMNS = 16
 
 Piece = tuple[NDArray[np.int64], pa.Table]
@@ -52,7 +52,7 @@ def _interleaved(
 ) -> Iterator[tuple[int, pa.Table]]:
     # An open Parquet reader holds a few decompressed pages of each column, some 2 MB a column.
     wanted = 4 if len(columns) > _MANY_COLUMNS else 8
-    largest = max(min(SEGMENT_ROWS, -(-source.num_rows // wanted)), min(_SMALLEST_SEGMENT, SEGMENT_ROWS))
+    largest = max(min(SEGMENT_ROWS, -(-source.num_rows // wanted)), min(SMALLEST_SEGMENT, SEGMENT_ROWS))
     segments = source.segments(largest)
     ends = np.cumsum([segment.rows for segment in segments])
     stretch = np.minimum((ends - 1) * wanted // source.num_rows, wanted - 1)

@@ -65,6 +65,7 @@ class Source:
         self.fingerprint = key
         self._reader = reader
         self._names = list(names)
+        self._cut = False
         self.groups: list[Segment] = []
         self._first_rows: list[int] = []
         position = 0
@@ -87,8 +88,10 @@ class Source:
     def segments(self, max_rows: int) -> list[Segment]:
         """All rows, in order, in segments of at most `max_rows` rows.
 
-        Larger row groups are cut, neighbours in a file that fit together are joined.
+        Larger row groups are cut, neighbours in a file that fit together are joined; those of a part stay as they are.
         """
+        if self._cut:
+            return list(self.groups)
         cut: list[Segment] = []
         for group in self.groups:
             last = cut[-1] if cut else None
@@ -107,6 +110,14 @@ class Source:
                 for start, stop in itertools.pairwise(bounds)
             ]
         return cut
+
+    def part(self, segments: Sequence[Segment]) -> Source:
+        """Some of the rows, as segments of `segments`; positions and places stay those of the whole."""
+        other = copy.copy(self)
+        other._cut = True
+        other.groups = list(segments)
+        other.num_rows = sum(segment.rows for segment in segments)
+        return other
 
     def read(
         self, segment: Segment, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,12 +19,14 @@ from easyrec.data.expressions import to_arrow
 from easyrec.data.history import BuiltHistory
 from easyrec.data.join import Side
 from easyrec.data.labels import Label, Mask, refuse, weight_values
-from easyrec.data.order import pieces
+from easyrec.data.order import SEGMENT_ROWS, SMALLEST_SEGMENT, pieces
 from easyrec.data.plan import Negatives, Plan, Positions
 from easyrec.data.report import PassReport
 from easyrec.data.row_groups import Source
 from easyrec.data.splits import Split
 from easyrec.errors import DataError, SchemaError, nearest
+
+_SEGMENTS_OF_A_PART = 4
 
 
 @dataclass
@@ -76,6 +79,31 @@ class Rows:
         self._plan = plan
         self.split = split
         self._held_out = part == "eval"
+        self._whole = True
+
+    def parts(self, rows: int) -> list[Rows]:
+        """These rows in parts that can be read at the same time, at least about `rows` rows each.
+
+        With shuffling each part has segments from all over the source, so that it resembles the whole; without, parts
+        follow each other. A source of few row groups is one part, because reading the end of a row group means
+        passing over its beginning.
+        """
+        largest = max((group.rows for group in self.source.groups), default=1)
+        segments = self.source.segments(max(SMALLEST_SEGMENT, min(SEGMENT_ROWS, largest)))
+        count = max(1, min(-(-self.source.num_rows // max(rows, 1)), len(segments) // _SEGMENTS_OF_A_PART))
+        bounds = [len(segments) * number // count for number in range(count + 1)]
+        chosen = [
+            segments[number::count] if self.shuffle else segments[bounds[number] : bounds[number + 1]]
+            for number in range(count)
+        ]
+        return [self._part(self.source.part(mine)) for mine in chosen]
+
+    def _part(self, source: Source) -> Rows:
+        part = copy.copy(self)
+        part.source, part.num_rows = source, source.num_rows
+        part.report, part.after_pass, part._whole = PassReport(), None, False
+        part.labels = [Label(label.task, label.config, label.expression) for label in self.labels]
+        return part
 
     def chunks(self, seed: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows in tables of about 65,536, ready for features.
@@ -164,7 +192,7 @@ class Rows:
         if epoch or not self.report.epoch:  # what training saw is not overwritten by a later look at the same rows
             self.report = report
             report.epoch = epoch
-        if report.rows_used == 0:
+        if report.rows_used == 0 and self._whole:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in report.dropped.items())
             what = "no training rows are left" if self.name == "train" else "no evaluation rows are left"
             why = f" of {report.rows_read} ({reasons})" if reasons else ""

@@ -16,6 +16,8 @@ from typing import Any
 from easyrec.errors import DataError
 
 _BUILDING = ".building-"
+SHARDS = "shards"
+"""Name of a folder that somebody else keeps there, with fingerprints of its own."""
 
 
 class Store:
@@ -66,7 +68,7 @@ class Store:
     def prune(self) -> None:
         """Removes folders that this object was not asked for: they were made from other data or for other options."""
         for folder in self.root.iterdir() if self.root.is_dir() else ():
-            if folder.name not in self._used and not folder.name.startswith(_BUILDING):
+            if folder.name not in (*self._used, SHARDS) and not folder.name.startswith(_BUILDING):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _publish(self, working: Path, final: Path) -> None:

@@ -20,7 +20,6 @@ from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from easyrec.features.batch import EncodedBatch
 
@@ -30,10 +29,10 @@ _BUFFER_BYTES = 256 << 20
 
 
 class ChunkSource(Protocol):
-    """Where raw rows come from; `easyrec.data.rows.Rows` is one."""
+    """Where rows come from: raw ones (`easyrec.data.rows.Rows`) or encoded before (`easyrec.data.prepared`)."""
 
-    def chunks(self, seed: int | None = None) -> Iterator[pa.Table]:
-        """The chunks of one pass; the same for the same seed."""
+    def chunks(self, seed: int | None = None) -> Iterator[Any]:
+        """The chunks of one pass, of which `num_rows` says the length; the same for the same seed."""
         ...
 
 
@@ -56,7 +55,7 @@ class EncodedStream:
     def __init__(
         self,
         source: ChunkSource,
-        encode: Callable[[pa.Table], EncodedBatch],
+        encode: Callable[[Any], EncodedBatch],
         batch_size: int,
         shuffle_buffer: int,
         seed: int,

@@ -66,12 +66,13 @@ class EmbeddingCollection(tf.Module):
         self.l2 = l2
         self.tables: dict[str, ShardedTable] = {}
         for group in self.groups:
-            for kind, dim in self._kinds(group):
+            for kind, dim in self.kinds(group):
                 key = f"{kind}/{group.name}"
                 self.tables[key] = ShardedTable(key, group.rows, dim, shards=shards)
         self.reset()
 
-    def _kinds(self, group: Group) -> Iterator[tuple[str, int]]:
+    def kinds(self, group: Group) -> Iterator[tuple[str, int]]:
+        """Kind and width of each fused table of a group."""
         yield EMBEDDING, group.dim
         if self.linear_units:
             yield LINEAR, self.linear_units
@@ -104,7 +105,7 @@ class EmbeddingCollection(tf.Module):
         return {
             f"{kind}/{group.name}": self.tables[f"{kind}/{group.name}"].gather(lookup[f"unique/{group.name}"])
             for group in self.groups
-            for kind, _ in self._kinds(group)
+            for kind, _ in self.kinds(group)
         }
 
     def expand(self, rows: Rows, lookup: Lookup) -> Activations:
@@ -112,7 +113,7 @@ class EmbeddingCollection(tf.Module):
         flat = {
             f"{kind}/{group.name}": take(rows[f"{kind}/{group.name}"], lookup, group)
             for group in self.groups
-            for kind, _ in self._kinds(group)
+            for kind, _ in self.kinds(group)
         }
         return self._activations(flat, lookup)
 
@@ -121,7 +122,7 @@ class EmbeddingCollection(tf.Module):
         flat = {}
         for group in self.groups:
             ids = flat_ids(group, batch)
-            for kind, _ in self._kinds(group):
+            for kind, _ in self.kinds(group):
                 flat[f"{kind}/{group.name}"] = self.tables[f"{kind}/{group.name}"].gather(ids)
         return self._activations(flat, batch)
 
@@ -151,7 +152,7 @@ class EmbeddingCollection(tf.Module):
         """
         for group in self.groups:
             ids = lookup[f"unique/{group.name}"]
-            for kind, _ in self._kinds(group):
+            for kind, _ in self.kinds(group):
                 key = f"{kind}/{group.name}"
                 gradient = gradients[key]
                 if self.l2:
@@ -164,12 +165,12 @@ class EmbeddingCollection(tf.Module):
     def _activations(self, flat: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> Activations:
         activations: Activations = {}
         for group in self.groups:
-            values = {kind: flat[f"{kind}/{group.name}"] for kind, _ in self._kinds(group)}
+            values = {kind: flat[f"{kind}/{group.name}"] for kind, _ in self.kinds(group)}
             sizes = [tf.reduce_sum(batch[f"{output.feature}/row_lengths"]) for output in group.multis]
             fields = len(group.singles)
             start = tf.size(values[EMBEDDING]) // group.dim - sum(sizes)
             if fields:
-                for kind, dim in self._kinds(group):
+                for kind, dim in self.kinds(group):
                     own = values[kind][:start] if group.multis else values[kind]
                     activations[f"{kind}/{group.name}"] = tf.reshape(own, [-1, fields, dim])
             for output, size in zip(group.multis, sizes, strict=True):
@@ -208,6 +209,6 @@ class EmbeddingCollection(tf.Module):
     def places(self) -> Iterator[tuple[str, Table, str]]:
         """Each table twice if there are linear weights: (kind, table, key of the fused table)."""
         for group in self.groups:
-            for kind, _ in self._kinds(group):
+            for kind, _ in self.kinds(group):
                 for table in group.tables:
                     yield kind, table, f"{kind}/{group.name}"

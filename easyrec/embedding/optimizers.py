@@ -73,11 +73,36 @@ class RowOptimizer(tf.Module):
             learning_rate: Scalar.
         """
         tables = self.slots[key]
+        if table.remote:
+            self._apply_remote(table, tables, ids, gradient, learning_rate)
+            return
         slots = {slot: tables[slot].gather(ids) for slot in self.slot_names}
         rows, slots = self.update(rows, gradient, slots, learning_rate)
         table.scatter(ids, rows)
         for slot, values in slots.items():
             tables[slot].scatter(ids, values)
+
+    def _apply_remote(
+        self,
+        table: ShardedTable,
+        tables: Mapping[str, ShardedTable],
+        ids: tf.Tensor,
+        gradient: tf.Tensor,
+        learning_rate: tf.Tensor,
+    ) -> None:
+        """The same where each shard lies: gradients travel, rows and slots do not.
+
+        Rows are read afresh and changes are added, so that what other workers did since this one gathered its rows
+        is kept.
+        """
+        for shard, rows, part in table.parts(ids, gradient):
+            with tf.device(table.shards[shard].device):
+                values = tf.gather(table.shards[shard], rows)
+                slots = {slot: tf.gather(tables[slot].shards[shard], rows) for slot in self.slot_names}
+                updated, changed = self.update(values, part, slots, learning_rate)
+                table.shards[shard].scatter_add(tf.IndexedSlices(updated - values, rows))
+                for slot, after in changed.items():
+                    tables[slot].shards[shard].scatter_add(tf.IndexedSlices(after - slots[slot], rows))
 
     def finish_step(self) -> None:
         """Counts a step; called once all tables are updated."""

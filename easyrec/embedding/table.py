@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,22 +24,32 @@ class ShardedTable(tf.Module):
         dim: Values per row.
         shards: How many variables hold them.
         fill: First value of all cells.
+
+    Attributes:
+        shards: The variables.
+        remote: Whether they lie on parameter servers.
     """
 
     def __init__(self, name: str, rows: int, dim: int, *, shards: int = 1, fill: float = 0.0) -> None:
         super().__init__(name=_identifier(name))
         self.rows = rows
         self.dim = dim
-        self.shards = [
-            tf.Variable(
-                tf.fill([len(range(shard, rows, shards)), dim], tf.constant(fill, tf.float32)),
+        self.shards = []
+        for shard in range(shards):
+            shape = (len(range(shard, rows, shards)), dim)
+            variable = tf.Variable(
+                # A function runs where the variable lies, so that no table travels there.
+                partial(_filled, shape, fill),
+                dtype=tf.float32,
+                shape=shape,
                 trainable=False,  # Keras and gradient tapes must never see it as a dense weight
                 name=f"{_identifier(name)}_{shard}" if shards > 1 else _identifier(name),
             )
-            for shard in range(shards)
-        ]
-        for shard in self.shards:
-            ask_for_huge_pages(shard)
+            self.shards.append(variable)
+        self.remote = any("/job:ps/" in shard.device for shard in self.shards)
+        if not self.remote:
+            for shard in self.shards:
+                ask_for_huge_pages(shard)
 
     def gather(self, ids: tf.Tensor) -> tf.Tensor:
         """Rows of the ids [U], as [U, dim]."""
@@ -53,15 +64,17 @@ class ShardedTable(tf.Module):
 
     def scatter(self, ids: tf.Tensor, values: tf.Tensor) -> None:
         """Overwrites the rows of the ids [U], each given once, with the values [U, dim]."""
-        if len(self.shards) == 1:
-            self.shards[0].scatter_update(tf.IndexedSlices(values, ids))
-            return
+        for shard, rows, part in self.parts(ids, values):
+            self.shards[shard].scatter_update(tf.IndexedSlices(part, rows))
+
+    def parts(self, ids: tf.Tensor, values: tf.Tensor) -> list[tuple[int, tf.Tensor, tf.Tensor]]:
+        """The ids [U] and values [U, D] that belong to each shard: its index, rows of it, and their values."""
         count = len(self.shards)
+        if count == 1:
+            return [(0, ids, values)]
         owners = tf.cast(ids % count, tf.int32)
-        local = tf.dynamic_partition(ids // count, owners, count)
-        parts = tf.dynamic_partition(values, owners, count)
-        for shard, where, part in zip(self.shards, local, parts, strict=True):
-            shard.scatter_update(tf.IndexedSlices(part, where))
+        rows = tf.dynamic_partition(ids // count, owners, count)
+        return list(zip(range(count), rows, tf.dynamic_partition(values, owners, count), strict=True))
 
     def read(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
         """Rows from `start` to before `stop` (the end unless given) in order of ids, [stop - start, dim]."""
@@ -96,6 +109,10 @@ class ShardedTable(tf.Module):
         """Rows from `start` to before `stop`, at most SLICE_ROWS at a time."""
         for first in range(start, stop, SLICE_ROWS):
             yield self.read(first, min(first + SLICE_ROWS, stop))
+
+
+def _filled(shape: tuple[int, int], value: float) -> tf.Tensor:
+    return tf.fill(shape, tf.constant(value, tf.float32))
 
 
 def _identifier(name: str) -> str:

@@ -303,9 +303,11 @@ class Encoder:
         """Sentences about features that were missing or unseen in all rows counted."""
         return self._coverage.warnings()
 
-    def reset_coverage(self) -> None:
-        """Begins counting anew."""
+    def reset_coverage(self, report: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Begins counting anew, or from what an earlier `coverage` said."""
         self._coverage = Coverage()
+        if report is not None:
+            self._coverage.restore(report)
 
     def _selection(self, features: Collection[str] | None) -> tuple[FeatureSchema, dict[str, Transform[Any]]]:
         if features is None:

@@ -57,5 +57,8 @@ class Callback:
     def on_checkpoint(self, step: int, path: Path) -> None:
         """A checkpoint has been written."""
 
+    def on_note(self, text: str) -> None:
+        """Something happened that a person should know: a worker was lost, a shard was left out."""
+
     def on_train_end(self, reason: str) -> None:
         """Training has ended: `completed`, `max_steps`, `early_stopping` or `interrupted`."""

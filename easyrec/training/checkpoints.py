@@ -57,6 +57,7 @@ class Progress:
         metrics: What the last evaluation gave, if one belongs to this step.
         monitor: Name, value and direction of the metric that `best` means, if there is one.
         stopping: State of early stopping.
+        splits: Splits of that epoch that a cluster has finished.
     """
 
     step: int = 0
@@ -67,6 +68,7 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
     stopping: dict[str, Any] | None = None
+    splits: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

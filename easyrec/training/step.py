@@ -57,6 +57,10 @@ class TrainStep:
         self.network = network
         self.config = config
         self.weights = list(network.trainable_variables)
+        known = {id(weight) for weight in self.weights}
+        self.state = [
+            variable for variable in network.named_variables().values() if id(variable) not in known
+        ]
         self.dense_optimizer = dense_optimizer(config.optimizer.dense)
         self.dense_optimizer.build(self.weights)
         self.row_optimizer = row_optimizer(config.optimizer.embedding)
@@ -119,21 +123,61 @@ class TrainStep:
 
     def _dense(self, activations: Activations, batch: Tensors, factor: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Forward, backward and update of the dense part; the losses, and the gradients of the activations."""
-        optimizer = self.config.optimizer
+        weights, state = self.read()
+        losses, upstream, gradients, state = self.gradients(activations, batch, weights, state)
+        self.apply(gradients, state, factor)
+        return losses, upstream
+
+    def read(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Values of the dense weights and of the dense state."""
+        return (
+            [tf.convert_to_tensor(weight.value) for weight in self.weights],
+            [tf.convert_to_tensor(variable.value) for variable in self.state],
+        )
+
+    def gradients(
+        self,
+        activations: Activations,
+        batch: Tensors,
+        weights: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+    ) -> tuple[Tensors, Tensors, list[tf.Tensor], list[tf.Tensor]]:
+        """The mathematics of the dense part: a pure function, wherever the variables lie.
+
+        Args:
+            activations: Of `EmbeddingCollection.expand`.
+            batch: The batch without its multi-valued features.
+            weights: Values of the dense weights.
+            state: Values of the dense state.
+
+        Returns:
+            The losses, the gradients in the activations, those in the weights, and the new state.
+        """
         learned = {key: value for key, value in activations.items() if not key.startswith("mask/")}
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            weights = [weight.value for weight in self.weights]
+        weights = list(weights)
+        mapping = [*zip(self.weights, weights, strict=True), *zip(self.state, state, strict=True)]
+        with (
+            tf.GradientTape(watch_accessed_variables=False) as tape,
+            keras.StatelessScope(state_mapping=mapping) as scope,
+        ):
             tape.watch([learned, weights])
             logits = self.network.dense(activations, batch.get("numbers"), training=True)
             total, parts = self.network.loss(logits, batch)
         upstream, gradients = tape.gradient(
             total, [learned, weights], unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
+        after = [tf.convert_to_tensor(scope.get_current_value(variable)) for variable in self.state]
+        return {**parts, "loss": total}, upstream, gradients, after
+
+    def apply(self, gradients: Sequence[tf.Tensor], state: Sequence[tf.Tensor], factor: tf.Tensor) -> None:
+        """Updates the dense weights, and overwrites the dense state."""
+        optimizer = self.config.optimizer
         if optimizer.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, optimizer.clip_norm)
         self.dense_optimizer.learning_rate.assign(factor * optimizer.dense.learning_rate)
-        self.dense_optimizer.apply(gradients, self.weights)
-        return {**parts, "loss": total}, upstream
+        self.dense_optimizer.apply(list(gradients), self.weights)
+        for variable, value in zip(self.state, state, strict=True):
+            variable.value.assign(value)
 
 
 def batch_rows(batch: Mapping[str, Any]) -> int:

@@ -256,10 +256,15 @@ class Trainer:
                 "memory_mib": self._meter.memory_bytes / 2**20,
                 "learning_rate/dense": factor * optimizer.dense.learning_rate,
                 "learning_rate/embedding": factor * optimizer.embedding.learning_rate,
+                **self._log_more(),
             },
         )
         self._tell((rate, wait))
         self._sums, self._summed = {}, 0
+
+    def _log_more(self) -> dict[str, Any]:
+        """More for a line of the log."""
+        return {}
 
     def _tell(self, speed: tuple[float, float]) -> None:
         self._called = time.perf_counter()

@@ -1,0 +1,1 @@
+"""Training data encoded once into shards, which plain TensorFlow operations read on any machine."""

@@ -1,0 +1,179 @@
+"""One record of a shard: an encoded batch as 32-bit words, read by NumPy here and by TensorFlow on remote workers.
+
+    rows | number of values of each ragged column | ids | numbers | labels ... | values | row_lengths | weights | ...
+
+All arrays of a batch are int32 or float32, so a record is a row of little-endian words: a header with the sizes that
+change from batch to batch, then the arrays in the order of the layout. Nothing is parsed beyond slicing, and the
+record's own checksum (TFRecord has one) tells damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from easyrec.errors import DataError
+from easyrec.features.batch import Array, EncodedBatch, RaggedColumn
+
+_WORD = np.dtype("<i4")
+_FLOAT = np.dtype("<f4")
+
+
+@dataclass(frozen=True)
+class Dense:
+    """An array with one entry a row.
+
+    Attributes:
+        name: Its key in the batch.
+        width: Columns, or None for an array of one dimension.
+        real: float32 rather than int32.
+    """
+
+    name: str
+    width: int | None
+    real: bool
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A column with several ids a row.
+
+    Attributes:
+        name: The feature.
+        weighted: Whether each id has a weight.
+    """
+
+    name: str
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """What the records of one set of shards hold, in order."""
+
+    dense: tuple[Dense, ...]
+    ragged: tuple[Ragged, ...]
+
+    @classmethod
+    def of(cls, batch: EncodedBatch) -> RecordLayout:
+        """The layout of a batch."""
+        return cls(
+            tuple(
+                Dense(name, array.shape[1] if array.ndim == 2 else None, array.dtype.kind == "f")
+                for name, array in batch.dense.items()
+            ),
+            tuple(Ragged(name, column.weights is not None) for name, column in batch.ragged.items()),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "dense": [vars(part) for part in self.dense],
+            "ragged": [vars(part) for part in self.ragged],
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> RecordLayout:
+        """The layout that `as_dict` described."""
+        return cls(
+            tuple(Dense(**part) for part in stored["dense"]),
+            tuple(Ragged(**part) for part in stored["ragged"]),
+        )
+
+    # NumPy.
+
+    def pack(self, batch: EncodedBatch) -> bytes:
+        """A batch as one record.
+
+        Raises:
+            DataError: It has other columns than the layout.
+        """
+        if RecordLayout.of(batch) != self:
+            raise DataError(
+                f"a batch with the columns {sorted(batch.keys())} does not fit shards with "
+                f"{[*(part.name for part in self.dense), *(part.name for part in self.ragged)]}"
+            )
+        columns = [batch.ragged[part.name] for part in self.ragged]
+        parts: list[Array] = [np.array([batch.num_rows, *(len(one.values) for one in columns)], _WORD)]
+        parts += [batch.dense[part.name] for part in self.dense]
+        for column in columns:
+            parts += [column.values, column.row_lengths]
+            if column.weights is not None:
+                parts.append(column.weights)
+        return b"".join(
+            np.ascontiguousarray(part, _FLOAT if part.dtype.kind == "f" else _WORD).tobytes()
+            for part in parts
+        )
+
+    def unpack(self, record: bytes) -> EncodedBatch:
+        """The batch of a record, without a copy of its arrays.
+
+        Raises:
+            DataError: The record has another length than its header says.
+        """
+        if len(record) % 4 or len(record) < 4 * (1 + len(self.ragged)):
+            raise DataError(f"a record of {len(record)} bytes is too short for its header")
+        words = np.frombuffer(record, _WORD)
+        rows, *sizes = words[: 1 + len(self.ragged)].tolist()
+        position = 1 + len(self.ragged)
+
+        def take(length: int, real: bool) -> Array:
+            nonlocal position
+            part = words[position : position + length]
+            if length < 0 or len(part) != length:
+                raise DataError(f"a record of {len(record)} bytes ends before its arrays do")
+            position += length
+            return part.view(_FLOAT) if real else part
+
+        dense = {}
+        for one in self.dense:
+            values = take(rows * (1 if one.width is None else one.width), one.real)
+            dense[one.name] = values if one.width is None else values.reshape(rows, one.width)
+        ragged = {}
+        for column, size in zip(self.ragged, sizes, strict=True):
+            values, lengths = take(size, False), take(rows, False)
+            weights = take(size, True) if column.weighted else None
+            ragged[column.name] = RaggedColumn(values, lengths, weights)
+        if position != len(words):
+            raise DataError(f"a record of {len(record)} bytes goes on after its arrays end")
+        return EncodedBatch(rows, dense, ragged)
+
+    # TensorFlow.
+
+    def parse(self, record: tf.Tensor, batch_rows: int | None = None) -> dict[str, tf.Tensor]:
+        """The tensors of a record, in a graph.
+
+        Args:
+            record: Scalar string.
+            batch_rows: Rows of the record where they are known; shapes then say so.
+
+        Returns:
+            Tensors under the keys of `EncodedBatch.as_dict`.
+        """
+        words = tf.io.decode_raw(record, tf.int32)
+        header = words[: 1 + len(self.ragged)]
+        rows = header[0]
+        lengths: list[Any] = [1 + len(self.ragged)]
+        lengths += [rows * (1 if one.width is None else one.width) for one in self.dense]
+        for index, column in enumerate(self.ragged):
+            size = header[1 + index]
+            lengths += [size, rows, *([size] if column.weighted else [])]
+        _, *parts = tf.split(words, tf.stack(lengths), num=len(lengths))
+        pieces = iter(parts)
+        tensors: dict[str, tf.Tensor] = {}
+        for one in self.dense:
+            values = next(pieces)
+            if one.real:
+                values = tf.bitcast(values, tf.float32)
+            known = -1 if batch_rows is None else batch_rows
+            tensors[one.name] = tf.reshape(values, [known] if one.width is None else [known, one.width])
+        for column in self.ragged:
+            tensors[f"{column.name}/values"] = next(pieces)
+            tensors[f"{column.name}/row_lengths"] = next(pieces)
+            if column.weighted:
+                tensors[f"{column.name}/weights"] = tf.bitcast(next(pieces), tf.float32)
+        return tensors

@@ -1,0 +1,180 @@
+"""Trains the network of a prepared run: on this machine, from files or shards, or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.tasks import RetrievalTask
+from easyrec.data.prepared.local import Finished, shard_stream
+from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
+from easyrec.data.readers.base import BATCH_ROWS
+from easyrec.data.stream import EncodedStream
+from easyrec.errors import DataError, TrainingError
+from easyrec.export.ranking import Ranker
+from easyrec.export.signatures import ModelFunctions
+from easyrec.export.tables import KeyedTable
+from easyrec.offline import MODEL, NOBODY_TO_JUDGE, RANKING, NetworkPredictor, OfflineEvaluation, flat_metrics
+from easyrec.preparation import Prepared, Tell
+from easyrec.training.callbacks import Callback
+from easyrec.training.checkpoints import CheckpointStore, open_checkpoint
+from easyrec.training.cluster.chief import ClusterJob, Evaluators, train_on_cluster
+from easyrec.training.cluster.prediction import read_predictions
+from easyrec.training.prefetch import BatchStream
+from easyrec.training.report import TrainingResult
+from easyrec.training.state import network_state
+from easyrec.training.strategy import Choice, choose
+from easyrec.training.trainer import Trainer
+
+_USERS_IN_TRAINING = 500
+
+
+def fit(
+    prepared: Prepared,
+    *,
+    resume: bool = False,
+    cluster: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    tell: Tell = lambda text: None,
+) -> TrainingResult:
+    """Trains the network of a run, writing checkpoints and the log into its folder."""
+    config, data, encoder = prepared.config, prepared.data, prepared.encoder
+    training = config.training
+    choice = choose(training, cluster)
+    if choice.cluster is not None:
+        return _fit_on_cluster(prepared, choice, resume, callbacks, tell)
+    encoder.reset_coverage()
+    latest = CheckpointStore(prepared.run.checkpoints).latest() if resume else None
+    finished = (
+        Finished() if latest is None else Finished(latest.progress.epoch, tuple(latest.progress.splits))
+    )
+    trainer = Trainer(
+        prepared.network,
+        training,
+        prepared.run.directory,
+        rows=rows_per_epoch(prepared),
+        evaluate=None if data.eval is None else InTraining(prepared),
+        schema=encoder.schema,
+        callbacks=callbacks,
+    )
+    if training.shards.local or finished.splits:
+        tell("preparing shards")
+        folder = shards_folder(config, prepared.run.prepared)
+        stream: BatchStream = shard_stream(config, training_shards(config, data, encoder, folder), finished)
+    else:
+        stream = EncodedStream(
+            data.train,
+            lambda table: encoder.encode_table(table, count=True),
+            batch_size=training.batch_size,
+            shuffle_buffer=config.data.shuffle_buffer if config.data.shuffle else 0,
+            seed=training.seed,
+        )
+    tell("training")
+    return trainer.fit(stream, resume=resume)
+
+
+def _fit_on_cluster(
+    prepared: Prepared, choice: Choice, resume: bool, callbacks: Sequence[Callback], tell: Tell
+) -> TrainingResult:
+    """Trains on parameter servers: shards are prepared, and processes that have them train."""
+    config, data, encoder = prepared.config, prepared.data, prepared.encoder
+    if choice.cluster is None:
+        raise TrainingError("there is no cluster")
+    tell("preparing shards")
+    folder = shards_folder(config, prepared.run.prepared)
+    shards = training_shards(config, data, encoder, folder)
+    evaluate = None if data.eval is None else InTraining(prepared)
+    on_workers = evaluate is not None and not evaluate.ranks
+    job = ClusterJob(
+        prepared.run.directory,
+        shards.folder,
+        shards.fingerprint,
+        held_out_shards(config, data, encoder, folder).folder if on_workers else None,
+        None if evaluate is None else evaluate.rows_for_predictions,
+        {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels},
+        config.training.warm_start is not None,
+    )
+    tell(f"training with {choice.why}")
+    return train_on_cluster(
+        job,
+        choice.cluster,
+        start_timeout=config.training.cluster.start_timeout,
+        resume=resume,
+        evaluators=None if evaluate is None else Evaluators(evaluate.predictions, evaluate.weights),
+        callbacks=callbacks,
+        tell=tell,
+    )
+
+
+class InTraining:
+    """Metrics quick enough to be computed after every epoch; called, those of the network as it is."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        config, training = prepared.config, prepared.config.training
+        self._prepared = prepared
+        self._offline = offline = OfflineEvaluation(config, prepared.data, prepared.encoder)
+        self._predict = NetworkPredictor(prepared.encoder, prepared.network, config.evaluation.batch_size)
+        stopping = training.early_stopping.metric if training.early_stopping else None
+        monitored = [name for name in (training.checkpoints.metric, stopping) if name is not None]
+        watched = next((name for name in monitored if name.startswith(f"{RANKING}/")), None)
+        self.ranks = (not offline.tasks or watched is not None) and offline.ranks
+        if watched is not None and not self.ranks:
+            raise DataError(f"{watched!r} cannot be watched: {NOBODY_TO_JUDGE}")
+        self._ranker = ranker_of(prepared) if self.ranks else None
+        share = training.validation_fraction
+        eval_rows = prepared.data.eval.num_rows if prepared.data.eval is not None else None
+        self._max_rows = None if share is None or eval_rows is None else max(1, int(eval_rows * share))
+
+    @property
+    def rows_for_predictions(self) -> int | None:
+        """How many held-out rows must have predictions: those measured, to the end of a chunk."""
+        return None if self._max_rows is None else self._max_rows + 2 * BATCH_ROWS
+
+    def __call__(self) -> dict[str, float]:
+        """Metrics of the network as it is."""
+        rows = self._offline.rows(self._predict, intervals=False, max_rows=self._max_rows)
+        ranking = (
+            None
+            if self._ranker is None
+            else self._offline.ranking(
+                {MODEL: self._ranker}, intervals=False, baselines=False, max_users=_USERS_IN_TRAINING
+            )
+        )
+        return _default_first(flat_metrics(rows, ranking), self._prepared.config)
+
+    def predictions(self, path: Path) -> dict[str, float]:
+        """Metrics of predictions that workers of a cluster made."""
+        predict = read_predictions(path)
+        rows = self._offline.rows(predict, intervals=False, max_rows=self._max_rows)
+        return _default_first(flat_metrics(rows, None), self._prepared.config)
+
+    def weights(self, path: Path) -> dict[str, float]:
+        """Metrics of weights that a cluster trained."""
+        checkpoint = open_checkpoint(path)
+        for variable in network_state(self._prepared.network):
+            variable.write(checkpoint.array(variable.name))
+        return self()
+
+
+def _default_first(metrics: dict[str, float], config: PipelineConfig) -> dict[str, float]:
+    """The first task's first metric before the others: it is watched where no other is named."""
+    name, task = next(iter(config.tasks.items()))
+    metric = next(iter(task.effective_metrics), "")
+    first = f"{RANKING if isinstance(task, RetrievalTask) else name}/{metric}"
+    return {first: metrics[first], **metrics} if first in metrics else metrics
+
+
+def ranker_of(prepared: Prepared) -> Ranker | None:
+    """Ranks with the network as it is; None when it reads nothing of items."""
+    items, key = prepared.data.items, prepared.config.data.keys.item
+    if items is None or key is None:
+        return None
+    runtime = ModelFunctions(prepared.encoder, prepared.network, items.column_names).runtime()
+    return Ranker(runtime, KeyedTable(items, key)) if runtime.has("score") else None
+
+
+def rows_per_epoch(prepared: Prepared) -> int:
+    """Rows of an epoch, as the pass over the data that prepared them counted."""
+    train = prepared.data.train
+    return train.report.rows_used + (0 if train.negatives is None else train.negatives.rows_added)

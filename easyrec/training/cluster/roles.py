@@ -1,0 +1,270 @@
+"""Who is who in a cluster: `TF_CONFIG` as TensorFlow users know it, and clusters of processes on one machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from easyrec.errors import TrainingError, nearest
+
+VARIABLE = "TF_CONFIG"
+CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
+JOBS = (CHIEF, WORKER, PS, EVALUATOR)
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s/]+):(?P<port>\d{1,5})")
+_EXAMPLE = (
+    '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"], "ps": ["host2:2222"]}, '
+    '"task": {"type": "worker", "index": 0}}'
+)
+
+
+class ClusterError(TrainingError):
+    """A cluster is described wrongly, or a role of it cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One process of a cluster.
+
+    Attributes:
+        job: `chief`, `worker`, `ps` or `evaluator`.
+        index: Its number in the job.
+        address: `host:port`, or "" for an evaluator, which nobody calls.
+    """
+
+    job: str
+    index: int
+    address: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.job} {self.index}" + (f" at {self.address}" if self.address else "")
+
+    @property
+    def short(self) -> str:
+        """`worker:0`, the name that its process bears."""
+        return f"{self.job}:{self.index}"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.address.rpartition(":")[2])
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All roles, and which of them this process is.
+
+    Attributes:
+        addresses: Addresses by job.
+        task: This process.
+    """
+
+    addresses: Mapping[str, tuple[str, ...]]
+    task: Role
+
+    def roles(self, job: str) -> list[Role]:
+        """The processes of a job."""
+        return [Role(job, index, address) for index, address in enumerate(self.addresses.get(job, ()))]
+
+    @property
+    def servers(self) -> list[Role]:
+        """The processes that the chief calls: workers and parameter servers."""
+        return [*self.roles(WORKER), *self.roles(PS)]
+
+    def tf_config(self, role: Role) -> str:
+        """The value of `TF_CONFIG` for one of its processes."""
+        return json.dumps(
+            {
+                "cluster": {job: list(found) for job, found in self.addresses.items()},
+                "task": {"type": role.job, "index": role.index},
+            }
+        )
+
+
+def parse_tf_config(text: str | None) -> Cluster | None:
+    """The cluster that the variable `TF_CONFIG` describes, or None when it is unset or empty.
+
+    Raises:
+        ClusterError: It is malformed; what is wrong, and an example, are named.
+    """
+    if text is None or not text.strip():
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise _wrong(f"is not JSON: {error}; got {text[:80]!r}") from error
+    if value == {}:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("cluster"), dict):
+        raise _wrong("needs an object with `cluster` and `task`")
+    addresses = {job: _addresses(job, listed) for job, listed in value["cluster"].items()}
+    taken: dict[str, str] = {}
+    for job, found in addresses.items():
+        for index, address in enumerate(found):
+            if address in taken:
+                raise _wrong(f"gives {address} to both {taken[address]} and {job} {index}")
+            taken[address] = f"{job} {index}"
+    return Cluster(addresses, _task(value.get("task"), addresses))
+
+
+def _addresses(job: str, listed: Any) -> tuple[str, ...]:
+    if job not in JOBS:
+        hint = " Call it 'chief'." if job == "master" else nearest(job, JOBS)
+        raise _wrong(f"has an unknown job {job!r} in `cluster`.{hint}")
+    if not isinstance(listed, list) or not all(isinstance(address, str) for address in listed):
+        raise _wrong(f'`cluster.{job}` is a list of addresses such as "host:2222", got {listed!r}')
+    for index, address in enumerate(listed):
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match["port"]) < 65536:
+            raise _wrong(f"the address of {job} {index} is `host:port`, got {address!r}")
+    return tuple(listed)
+
+
+def _task(task: Any, addresses: Mapping[str, tuple[str, ...]]) -> Role:
+    if not isinstance(task, dict) or not isinstance(task.get("type"), str):
+        raise _wrong(
+            f'`task` says which process this is, such as {{"type": "worker", "index": 0}}, got {task!r}'
+        )
+    job, index = task["type"], task.get("index", 0)
+    if isinstance(index, str) and index.isdigit():
+        index = int(index)
+    if job not in JOBS:
+        raise _wrong(f"has the task type {job!r}.{nearest(job, JOBS)}")
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise _wrong(f"`task.index` is a number from 0, got {index!r}")
+    if job == EVALUATOR:
+        return Role(job, index)
+    found = addresses.get(job, ())
+    if index >= len(found):
+        raise _wrong(
+            f"this process is {job} {index}, but `cluster.{job}` has {len(found)} addresses: {list(found)}"
+        )
+    return Role(job, index, found[index])
+
+
+def _wrong(what: str) -> ClusterError:
+    return ClusterError(f"the environment variable {VARIABLE} {what}. Example: {_EXAMPLE}")
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """How many processes to start on this machine.
+
+    Attributes:
+        workers: Workers.
+        ps: Parameter servers.
+    """
+
+    workers: int
+    ps: int
+
+
+def parse_local(text: str) -> LocalCluster:
+    """What `--cluster local:workers=2,ps=2` asks for.
+
+    Raises:
+        ClusterError: It is malformed.
+    """
+    kind, _, rest = text.partition(":")
+    example = "give --cluster local:workers=2,ps=2, or set TF_CONFIG on each machine"
+    if kind != "local":
+        raise ClusterError(f"--cluster {text}: the only kind is `local`, got {kind!r}; {example}")
+    counts = {"workers": 1, "ps": 1}
+    for part in filter(None, rest.split(",")):
+        name, _, number = part.partition("=")
+        if name not in counts:
+            raise ClusterError(f"--cluster {text}: unknown {name!r}.{nearest(name, counts)} {example}")
+        if not number.isdigit() or not 1 <= int(number) <= 64:
+            raise ClusterError(
+                f"--cluster {text}: {name} is a number from 1 to 64, got {number!r}; {example}"
+            )
+        counts[name] = int(number)
+    return LocalCluster(counts["workers"], counts["ps"])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on this machine that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def local_addresses(local: LocalCluster) -> Cluster:
+    """The cluster of processes on this machine, seen from its chief."""
+    ports = [f"127.0.0.1:{port}" for port in free_ports(local.workers + local.ps + 1)]
+    addresses = {
+        CHIEF: (ports[0],),
+        WORKER: tuple(ports[1 : 1 + local.workers]),
+        PS: tuple(ports[1 + local.workers :]),
+    }
+    return Cluster(addresses, Role(CHIEF, 0, ports[0]))
+
+
+def check_port(role: Role) -> None:
+    """Whether a role can listen on its port on this machine.
+
+    Raises:
+        ClusterError: Somebody else does; role and address are named.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", role.port))
+        except OSError as error:
+            raise ClusterError(
+                f"{role}: port {role.port} cannot be used: {error.strerror or error}. Another process listens on it, "
+                f"perhaps left over from an earlier run; end it, or give {role.job} {role.index} another port"
+            ) from error
+
+
+def wait_for(
+    roles: Sequence[Role],
+    timeout: float,
+    alive: Callable[[], None] = lambda: None,
+    poll: float = 0.1,
+) -> None:
+    """Waits until all roles can be called.
+
+    Args:
+        roles: The roles.
+        timeout: Seconds to wait for all of them.
+        alive: Called while waiting; raises when waiting is hopeless.
+        poll: Seconds between attempts.
+
+    Raises:
+        ClusterError: Some did not appear in time; they are named with their addresses.
+    """
+    deadline = time.monotonic() + timeout
+    missing = list(roles)
+    while missing:
+        missing = [role for role in missing if not answers(role)]
+        if not missing:
+            return
+        alive()
+        if time.monotonic() > deadline:
+            named = ", ".join(str(role) for role in missing)
+            raise ClusterError(
+                f"after {timeout:g} seconds there is no answer from {named}. Is the process running, with the same "
+                f"{VARIABLE} but its own task, and can this machine reach the address? The time is "
+                "`training.cluster.start_timeout`"
+            )
+        time.sleep(poll)
+
+
+def answers(role: Role, timeout: float = 1.0) -> bool:
+    """Whether somebody listens at the address of a role."""
+    host, _, port = role.address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=timeout).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,277 @@
+"""The outer loop on a cluster: the same epochs, evaluations, checkpoints and stopping, but splits instead of steps."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from easyrec.data.prepared.shards import ShardSet, damaged
+from easyrec.errors import TrainingError
+from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
+from easyrec.training.cluster.errors import ServerLostError
+from easyrec.training.cluster.load import WorkerLoads
+from easyrec.training.cluster.split_function import SplitFunction
+from easyrec.training.trainer import Trainer
+
+_POLL_SECONDS = 0.2
+# What a shard that is damaged, cut off or gone makes of a split.
+_DAMAGE = (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.InvalidArgumentError)
+
+
+class ClusterTrainer(Trainer):
+    """Trains a network whose weights lie on parameter servers, splits handed out to workers.
+
+    Checkpoints and evaluations wait until all splits under way are done, so that a checkpoint holds the weights after
+    exactly the splits it names.
+
+    Args:
+        *args: As for `Trainer`.
+        function: Trains one split on a worker.
+        shards: The training data.
+        schedule: Hands a call of the function to the coordinator.
+        workers: How many workers there are.
+        skip_damaged: Leave out damaged shards instead of ending the run.
+        on_hang: Called with files of splits that seem to hang.
+        **options: As for `Trainer`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        shards: ShardSet,
+        coordinator: Any,
+        strategy: tf.distribute.Strategy,
+        workers: int,
+        shuffle: bool = True,
+        skip_damaged: bool = False,
+        on_hang: Any = lambda files: None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, rows=shards.rows, **options)
+        if self.config.max_steps is None:
+            self.total_steps = self.config.epochs * shards.batches
+        self.shards = shards
+        self.function = SplitFunction(strategy, self.step, shards.layout, shards.batch_size)
+        self.loads = WorkerLoads(workers)
+        self.skipped: list[str] = []
+        self._workers = workers
+        self._shuffle = shuffle
+        self._skip_damaged = skip_damaged
+        self._on_hang = on_hang
+        self._dispatcher = Dispatcher(
+            lambda arguments: coordinator.schedule(self.function.train, args=arguments),
+            capacity=workers + 1,
+            staleness=self.config.cluster.staleness,
+            timeout=self.config.cluster.split_timeout,
+        )
+        self._place = 0
+        self._servers: dict[str, Any] = {}
+        self._asked_to_end: str | None = None
+
+    def interrupt(self, signal_name: str) -> None:
+        """Asks training to end after the splits under way, with a checkpoint."""
+        self._asked_to_end = signal_name
+
+    @property
+    def _ending(self) -> bool:
+        return self._asked_to_end is not None or self._interrupt.requested is not None
+
+    # The loop.
+
+    def _epoch(self, stream: Any) -> str | None:
+        epoch = self.progress.epoch
+        order = self._order(epoch)
+        done = set(self.progress.splits)
+        waiting = deque(index for index in order if index not in done)
+        assigned = self.progress.step
+        due = False
+        self._meter.resume()
+        self.loads.resume()
+        while waiting or self._dispatcher.running:
+            pausing = due or self._ending
+            while waiting and not pausing and self._dispatcher.may_submit(self._place):
+                task = self._task(waiting[0], assigned, epoch)
+                if task is None:
+                    break
+                assigned += len(task.arguments[1])
+                waiting.popleft()
+                self._dispatcher.submit(task)
+                self._place += 1
+            if not self._dispatcher.running:
+                reason, due = self._pause(due), False
+                if reason is not None:
+                    return reason
+                continue
+            before = self.progress.step
+            for outcome in self._dispatcher.collect(_POLL_SECONDS):
+                again = self._take(outcome)
+                if again is not None:
+                    waiting.appendleft(again)
+            due = due or self._is_due(before)
+            self._watch()
+        self._meter.pause()
+        self._check_epoch()
+        self._call("on_epoch_end", epoch, self.progress.examples)
+        metrics = self._measure()
+        self.progress = replace(self.progress, epoch=epoch + 1, batches=0, splits=[])
+        self._save(metrics)
+        return None
+
+    def _order(self, epoch: int) -> list[int]:
+        seed = int(np.random.SeedSequence([self.config.seed, epoch]).generate_state(1)[0])
+        return self.shards.order(seed if self._shuffle else None)
+
+    def _task(self, split: int, step: int, epoch: int) -> Task | None:
+        """What a worker is told of a split; None when no step is left to do."""
+        one = self.shards.splits[split]
+        count = one.batches
+        if self.config.max_steps is not None:
+            count = min(count, self.config.max_steps - step)
+        if count <= 0:
+            return None
+        factors = np.array([self._factor(step + offset) for offset in range(count)], np.float32)
+        full = min(count, one.rows // self.shards.batch_size)
+        seed = epoch + 1 if self._shuffle else -1
+        return Task(
+            self._place,
+            split,
+            (
+                tf.constant(self.shards.path(one)),
+                factors,
+                np.int32(full),
+                np.int64(seed),
+            ),
+        )
+
+    def _take(self, outcome: Outcome) -> int | None:
+        """Counts a split that is done; gives back one that must be trained again."""
+        if outcome.values is None:
+            return self._failed(outcome)
+        split = self.shards.splits[outcome.task.split]
+        batches = len(outcome.task.arguments[1])
+        whole = batches == split.batches
+        rows = split.rows if whole else batches * self.shards.batch_size
+        losses = dict(zip(self.function.names, np.asarray(outcome.values["losses"]).tolist(), strict=True))
+        if not math.isfinite(losses["loss"]):
+            raise TrainingError(
+                f"the loss is not a finite number in the split {self.shards.path(split)}, which began after step "
+                f"{self.progress.step}. Training has stopped; no checkpoint holds these weights. Try a lower "
+                "`training.optimizer.dense.learning_rate` and `training.optimizer.embedding.learning_rate`, "
+                "`training.optimizer.clip_norm: 1.0`, or warm-up steps"
+            )
+        self.progress = replace(
+            self.progress,
+            step=self.progress.step + batches,
+            batches=self.progress.batches + batches,
+            examples=self.progress.examples + rows,
+            splits=[*self.progress.splits, outcome.task.split] if whole else self.progress.splits,
+        )
+        self._meter.tick(rows, self.loads.take(outcome, rows))
+        for name, value in losses.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._summed += batches
+        self._after_split(batches)
+        return None
+
+    def _failed(self, outcome: Outcome) -> int | None:
+        """A split that failed: to be trained again, left out, or the end."""
+        error, split = outcome.error, self.shards.splits[outcome.task.split]
+        if isinstance(error, tf.errors.CancelledError):
+            return outcome.task.split  # because another one failed
+        missing = isinstance(error, tf.errors.NotFoundError) and "No such file" in str(error)
+        if not (isinstance(error, _DAMAGE) or missing):
+            raise ServerLostError(str(error).splitlines()[0][:500]) from error
+        trouble = damaged(self.shards.path(split), error)
+        if not self._skip_damaged:
+            raise trouble from error
+        self.skipped.append(self.shards.path(split))
+        self._write("skipped", {"split": split.file, "rows": split.rows})
+        self._call("on_note", f"left out a damaged shard: {trouble}")
+        self.progress = replace(self.progress, splits=[*self.progress.splits, outcome.task.split])
+        return None
+
+    def _after_split(self, batches: int) -> None:
+        if self._first is None:
+            self._first = (self._meter.examples, self._meter.seconds, self._meter.wait_seconds)
+            self._call("on_first_step", self.progress.examples)
+        step, every = self.progress.step, self.config.log_every
+        if step // every > (step - batches) // every:
+            self._log_step()
+        else:
+            self._tell(self._meter.peek())
+
+    def _is_due(self, before: int) -> bool:
+        """Whether an evaluation or a checkpoint fell due between two steps."""
+        config, step = self.config, self.progress.step
+        periods = (config.evaluate_every, config.checkpoints.every_steps)
+        return self._reached_max() or any(every and step // every > before // every for every in periods)
+
+    def _pause(self, due: bool) -> str | None:
+        """With nothing under way: evaluates and saves what fell due; why training must end, or None."""
+        self._meter.pause()
+        config, progress = self.config, self.progress
+        if self._ending:
+            self._save({})
+            return "interrupted"
+        ended = self._reached_max()
+        reason = None
+        if due or ended:
+            evaluates = ended or (
+                config.evaluate_every is not None
+                and progress.step // config.evaluate_every
+                > max(self._evaluated_step, 0) // config.evaluate_every
+            )
+            metrics = self._measure() if evaluates else {}
+            self._save(metrics)
+            reason = "max_steps" if ended else "early_stopping" if evaluates and self._stopping.stop else None
+        self._meter.resume()
+        self.loads.resume()
+        return reason
+
+    def _watch(self) -> None:
+        hanging = self._dispatcher.hanging()
+        if hanging:
+            files = [self.shards.splits[task.split].file for task in hanging]
+            self._write("hanging", {"splits": files, "seconds": self._dispatcher.limit})
+            self._on_hang(files)
+
+    def _check_epoch(self) -> None:
+        """Each split was trained once, or left out and named."""
+        finished = self.progress.splits
+        if sorted(finished) != list(range(len(self.shards.splits))):
+            raise TrainingError(
+                f"epoch {self.progress.epoch}: {len(finished)} splits were counted where there are "
+                f"{len(self.shards.splits)}; this is a fault in EasyRec"
+            )
+        if self.progress.batches == 0:
+            raise TrainingError(
+                "every shard is damaged, so there was nothing to train on; prepare the shards again"
+            )
+        self._write(
+            "epoch",
+            {
+                "epoch": self.progress.epoch,
+                "splits": len(finished) - len(self.skipped),
+                "skipped": len(self.skipped),
+                "repeated": self._dispatcher.repeated,
+                "batches": self.progress.batches,
+            },
+        )
+
+    def _log_more(self) -> dict[str, Any]:
+        """Beside what every training logs: who did how much."""
+        return {
+            "workers": self.loads.report(),
+            "servers": self._servers,
+            "bytes_moved": self.loads.bytes_moved,
+            "running": self._dispatcher.running,
+        }
+
+    def note_servers(self, loads: dict[str, Any]) -> None:
+        """Takes what the servers say of their load."""
+        self._servers = loads
