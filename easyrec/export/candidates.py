@@ -1,6 +1,7 @@
 """What can be recommended without a model: the catalogue, popularity, and items that are taken together.
 
 candidates/items.parquet         row i describes item i: all columns of the item table
+candidates/items.arrow           the same, to be memory-mapped, and two arrays that find keys (`mapped.py`)
 candidates/popularity.parquet    row i: the item's key, `count` and `recent`
 candidates/neighbors.npy         [N, K] int32   row i: items taken by the same users, best first, -1 for none
 candidates/neighbor_scores.npy   [N, K] float32
@@ -19,10 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from easyrec.errors import BundleError
+from easyrec.export.mapped import MappedTable
 from easyrec.export.search import top_k
 from easyrec.export.tables import KeyedTable
 
 ITEMS = "items.parquet"
+MAPPED_ITEMS = "items"
 POPULARITY = "popularity.parquet"
 NEIGHBORS = "neighbors.npy"
 NEIGHBOR_SCORES = "neighbor_scores.npy"
@@ -53,6 +56,7 @@ class Candidates:
         """Writes the files listed at the top of this module."""
         folder.mkdir(parents=True, exist_ok=True)
         self.items.write(folder / ITEMS)
+        MappedTable.write_files(self.items, folder / MAPPED_ITEMS)
         popularity = {self.items.key: self.items.keys, "count": self.count, "recent": self.recent}
         pq.write_table(pa.table(popularity), folder / POPULARITY, compression="zstd")
         np.save(folder / NEIGHBORS, self.neighbors)
@@ -67,8 +71,8 @@ class Candidates:
         Raises:
             BundleError: A file cannot be read, or does not fit the others.
         """
-        items = KeyedTable.read(folder / ITEMS, key)
-        popularity = KeyedTable.read(folder / POPULARITY, key).table
+        items = MappedTable.open_files(folder / MAPPED_ITEMS, key)
+        popularity = _read_table(folder / POPULARITY, ["count", "recent"])
         arrays = {name: _read_array(folder / name) for name in (NEIGHBORS, NEIGHBOR_SCORES)}
         vectors = _read_array(folder / VECTORS) if (folder / VECTORS).exists() else None
         lengths = {POPULARITY: popularity.num_rows} | {name: len(array) for name, array in arrays.items()}
@@ -107,4 +111,11 @@ def _read_array(path: Path) -> npt.NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
+        raise BundleError(f"{path} cannot be read: {error}") from error
+
+
+def _read_table(path: Path, columns: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=columns)
+    except (OSError, pa.ArrowException) as error:
         raise BundleError(f"{path} cannot be read: {error}") from error

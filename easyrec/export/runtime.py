@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from easyrec.export.inputs import blocks, to_tensors
 from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
+from easyrec.export.row import row_tensors
 from easyrec.features.batch import EncodedBatch, RaggedColumn
 from easyrec.features.inputs import MISSING_INT
 
@@ -73,6 +74,22 @@ class Runtime:
     def encode_user(self, table: pa.Table) -> EncodedBatch:
         """The user's side of each row of a table."""
         return self._encode(ENCODE_USER, "user", table)
+
+    def encode_user_row(self, values: Mapping[str, Any]) -> EncodedBatch:
+        """The user's side of one row, from values by column; columns that are not there are missing.
+
+        Raises:
+            DataError: A value cannot be used.
+        """
+        if not self.has(ENCODE_USER):
+            return EncodedBatch(1)
+        arrays = self._call(ENCODE_USER, row_tensors(values, self._side("user")))
+        return self._batch("user", 1, arrays, {name: array.shape[-1] for name, array in arrays.items()})
+
+    def embed_user_row(self, values: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+        """The vector [D] of one user, see `encode_user_row`."""
+        vectors = self._call(USER_EMBEDDING, row_tensors(values, self._side("user")))["embedding"]
+        return np.asarray(vectors[0])
 
     def encode_items(self, table: pa.Table) -> EncodedBatch:
         """The item's side of each row of a table."""

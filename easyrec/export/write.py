@@ -20,6 +20,7 @@ from easyrec.config.tasks import BinaryTask, RetrievalTask
 from easyrec.export.bundle import Bundle
 from easyrec.export.candidates import Candidates
 from easyrec.export.content import describe_items
+from easyrec.export.encoded import ENCODED, write_encoded
 from easyrec.export.examples import LITERT_TOLERANCE, choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
 from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, LITERT, MODEL, USERS
@@ -27,7 +28,7 @@ from easyrec.export.litert.convert import write_litert
 from easyrec.export.litert.functions import load_runtime
 from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
 from easyrec.export.ranking import Ranker
-from easyrec.export.runtime import ITEM_EMBEDDING, Predictions
+from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, Predictions
 from easyrec.export.segments import segment_popularity, write_segments
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.statistics import item_statistics
@@ -85,6 +86,9 @@ def write_bundle(
         if catalogue is not None:
             candidates = _candidates(functions, catalogue, interactions, config)
             candidates.write(folder / CANDIDATES)
+            if SCORE in functions.functions:
+                encoded = functions.runtime().encode_items(catalogue.table)
+                write_encoded(folder / CANDIDATES / ENCODED, encoded, functions.encoded)
             _describe_candidates(folder / CANDIDATES, candidates, users, config)
         if users is not None and keys.user is not None and config.export.users:
             (folder / USERS).parent.mkdir()

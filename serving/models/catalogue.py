@@ -146,6 +146,8 @@ class Catalogue:
     def popularity(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """How often each item was taken in the training data, [N], and the same with older times counting less, [N]."""
         missing = len(self) - len(self._base.items)
+        if not missing:
+            return self._base.count, self._base.recent
         return np.pad(self._base.count, (0, missing)), np.pad(self._base.recent, (0, missing))
 
     def neighbors(self, row: int, n: int) -> tuple[Rows, Scores]:
@@ -176,11 +178,22 @@ class Catalogue:
         """[N, D] item vectors of a two-tower model, or None."""
         if self._base.vectors is None or self._changes is None or self._changes.vectors is None:
             return self._base.vectors
-        vectors = np.concatenate(
-            [self._base.vectors, np.zeros((len(self) - len(self._base.vectors), self._base.vectors.shape[1]))]
-        ).astype(np.float32)
-        changed = np.flatnonzero(self._changes.slots >= 0)
-        vectors[changed] = self._changes.vectors[self._changes.slots[changed]]
+        return self.vectors_of(np.arange(len(self)))
+
+    def vectors_of(self, rows: Rows) -> Scores:
+        """[M, D] the vectors of items, of a two-tower model.
+
+        Raises:
+            SchemaError: The model has no vectors.
+        """
+        if self._base.vectors is None:
+            raise SchemaError("only a two_tower model has vectors of items")
+        if self._changes is None or self._changes.vectors is None:
+            return np.asarray(self._base.vectors[rows])
+        slots = self._changes.slots[rows]
+        vectors = self._changes.vectors[slots]
+        older = slots < 0
+        vectors[older] = self._base.vectors[rows[older]]
         return vectors
 
     def search(

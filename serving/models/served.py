@@ -25,6 +25,7 @@ from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, DataError, SchemaError, nearest
 from easyrec.export.candidates import Candidates
+from easyrec.export.encoded import ENCODED, check_encoded, read_encoded, sample_rows
 from easyrec.export.examples import LITERT_TOLERANCE, TOLERANCE, replay_examples
 from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, USERS, find_bundle
 from easyrec.export.manifest import Manifest, read_manifest, verify_files
@@ -163,7 +164,7 @@ class ServedModel:
         Raises:
             DataError: A value cannot be used.
         """
-        return EncodedUser(self._runtime.encode_user(self._user_table(columns)))
+        return EncodedUser(self._runtime.encode_user_row(columns))
 
     def known_user(self, user_id: Any) -> dict[str, Any] | None:
         """The raw columns of a user in the bundle, with `seen`, the keys of the items taken; None if it is unknown."""
@@ -207,8 +208,7 @@ class ServedModel:
             BundleError: The model has no vectors.
         """
         self._require_towers()
-        vectors = self._runtime.embed(USER_EMBEDDING, self._user_table(columns))
-        return np.asarray(vectors[0])
+        return self._runtime.embed_user_row(columns)
 
     def search(
         self, vector: Scores, k: int, mask: npt.NDArray[np.bool_] | None = None
@@ -243,10 +243,6 @@ class ServedModel:
         if not self.two_tower:
             raise BundleError(f"{self.name} finds no items by vectors: that needs a two_tower model")
 
-    def _user_table(self, columns: Mapping[str, Any]) -> pa.Table:
-        arrays = {name: _one(columns.get(name), name) for name in self._user_columns}
-        return pa.table(arrays) if arrays else pa.table({"": pa.nulls(1)})
-
 
 def load_served_model(
     path: str | Path, runtime: RuntimeChoice = "auto", threads: int = 1, verify: bool = True
@@ -273,19 +269,16 @@ def load_served_model(
     catalogue = None
     if item and computing.has(SCORE) and (folder / CANDIDATES).is_dir():
         candidates = Candidates.read(folder / CANDIDATES, item)
-        catalogue = Catalogue(candidates, computing.encode_items(candidates.items.table))
+        table = candidates.items
+        encoded = read_encoded(folder / CANDIDATES / ENCODED, table, manifest.encoded, manifest.inputs)
+        if verify:
+            rows = sample_rows(table.table)
+            check_encoded(encoded, rows, computing.encode_items(table.rows(rows)))
+        catalogue = Catalogue(candidates, encoded)
     users = KeyedTable.read(folder / USERS, user) if user and (folder / USERS).exists() else None
     model = ServedModel(folder, manifest, name, computing, catalogue, users)
     model.warm_up()
     return model
-
-
-def _one(value: Any, name: str) -> pa.Array:
-    """A column of one value."""
-    try:
-        return pa.array([value], from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise DataError(f"the value {value!r} of {name!r} cannot be used: {error}") from error
 
 
 def _item_rows(rows: Mapping[Any, Mapping[str, Any]], schema: pa.Schema, key: str) -> pa.Table:
