@@ -7,16 +7,19 @@ What operations, pages and experiments need hangs on it: `recommender.observers`
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
+import importlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from easyrec.errors import ConfigError, EasyRecError
 from serving.assignment import Assigner, NoExperiments
+from serving.events.compactor import Compactor
 from serving.events.log import EventLog
 from serving.events.writer import EventWriter, OverloadedError
 from serving.funnel.items import NewItems, Tables
@@ -35,6 +38,16 @@ from serving.stores.open import open_store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Helper(Protocol):
+    """A thread that runs beside the requests."""
+
+    def start(self) -> None:
+        """Begins."""
+
+    def stop(self) -> None:
+        """Ends."""
 
 
 class Service:
@@ -84,6 +97,7 @@ class Service:
             clock,
             settings.events.impressions,
         )
+        self._helpers = _helpers(settings, self.writer)
         self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="recommend")
         self._background = ThreadPoolExecutor(2, thread_name_prefix="background")
         self._waiting = 0
@@ -98,13 +112,21 @@ class Service:
         """
         self.writer.start()
         self._follower.start()
+        for helper in self._helpers:
+            helper.start()
 
     def stop(self) -> None:
         """Ends after everything that was begun; every accepted event is on disk."""
         self._stopping.set()
+        sinks = [helper for helper in self._helpers if helper in self.writer.sinks]
+        for helper in self._helpers:
+            if helper not in sinks:
+                helper.stop()
         self._executor.shutdown(wait=True)
         self._background.shutdown(wait=True)
         self.writer.stop()
+        for helper in sinks:  # they pass on what was written to the last
+            helper.stop()
         if self._follower.is_alive():
             self._follower.join()
         self.hub.close()
@@ -135,7 +157,8 @@ class Service:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, self.recommender.answer, request)
+            context = contextvars.copy_context()  # the request's id, for lines of the log
+            return await loop.run_in_executor(self._executor, context.run, self.recommender.answer, request)
         finally:
             self._waiting -= 1
 
@@ -159,6 +182,29 @@ class Service:
                 self.items.follow()
             except EasyRecError as error:
                 logger.warning("items put elsewhere are not known yet: %s", error)
+
+
+def _helpers(settings: Settings, writer: EventWriter) -> list[Helper]:
+    """Threads beside the requests: streams in and out, and compaction."""
+    helpers: list[Helper] = []
+    events = settings.events
+    if events.stream is not None or events.forward is not None:
+        try:
+            streams = importlib.import_module("serving.events.streams")
+        except ImportError as error:
+            raise ConfigError(
+                "events: streams need the package redis: pip install 'easyrec[redis]'"
+            ) from error
+        if events.stream is not None:
+            helpers.append(streams.StreamIntake(events.stream, writer))
+        if events.forward is not None:
+            forward = streams.StreamForward(events.forward)
+            writer.sinks.append(forward)
+            helpers.append(forward)
+    if events.compact:
+        folder = settings.data / "events"
+        helpers.append(Compactor(folder, events.compact_minutes, events.late_minutes))
+    return helpers
 
 
 def _require_catalogue(model: ServedModel) -> None:

@@ -33,6 +33,7 @@ _IDLE_SECONDS = 1.0
 _REPLAY_BATCH = 500
 
 Listener = Callable[[Sequence[Entry]], None]
+Sink = Callable[[Sequence[bytes]], None]
 
 
 class OverloadedError(EasyRecError):
@@ -87,6 +88,7 @@ class WriterState:
 
 @dataclass
 class _Batch:
+    events: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     results: list[tuple[_Job, Written]] = field(default_factory=list)
@@ -105,6 +107,9 @@ class EventWriter:
     def __init__(self, log: EventLog, store: GuardedStore, clock: Callable[[], float] = clocks.time) -> None:
         self.state = WriterState()
         self.listeners: list[Listener] = []
+        """Told of accepted events, as the store has them; they must be quick and not raise."""
+        self.sinks: list[Sink] = []
+        """Told of accepted events, as lines of the log; they must be quick and not raise."""
         self._log = log
         self._store = store
         self._clock = clock
@@ -209,8 +214,9 @@ class EventWriter:
         now = self._clock()
         batch = self._batch(jobs, now)
         try:
-            if batch.lines:
-                self._log.append(batch.lines, now, sync=batch.durable)
+            lines = [*batch.events, *batch.lines]
+            if lines:
+                self._log.append(lines, now, sync=batch.durable)
             self.state.error = None
         except LogError as error:
             if self.state.error is None:
@@ -228,6 +234,8 @@ class EventWriter:
         self._apply_others(jobs, now)
         for listener in self.listeners:
             listener(batch.entries)
+        for sink in self.sinks:
+            sink(batch.events)
         for job, written in batch.results:
             self.state.accepted += written.accepted
             self.state.duplicates += written.duplicates
@@ -244,7 +252,7 @@ class EventWriter:
                 if event.event_id not in known:
                     known.add(event.event_id)
                     record = event.record(job.received)
-                    batch.lines.append(line(record))
+                    batch.events.append(line(record))
                     batch.entries.append(entry_of(record))
                     new += 1
             batch.lines += job.notes

@@ -21,6 +21,7 @@ class Stage:
         kind: `people`, `source`, `merge`, `filter`, `ranking`, `reranking` or `fallback`.
         name: Its name in the scene.
         milliseconds: How long it took.
+        ended: When it ended, on the clock of `time.perf_counter`.
         received: Candidates before it.
         returned: Candidates after it.
         dropped: Rows it dropped.
@@ -31,6 +32,7 @@ class Stage:
     kind: str
     name: str
     milliseconds: float = 0.0
+    ended: float = 0.0
     received: int = 0
     returned: int = 0
     dropped: Rows = field(default_factory=lambda: np.empty(0, np.int64))
@@ -66,7 +68,8 @@ class Trace:
         try:
             yield stage
         finally:
-            stage.milliseconds = (time.perf_counter() - start) * 1000
+            stage.ended = time.perf_counter()
+            stage.milliseconds = (stage.ended - start) * 1000
             self.stages.append(stage)
 
     def degrade(self, part: str) -> None:
