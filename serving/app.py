@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from easyrec import __version__
 from serving.api import events, health, items, models, problems, recommend, users
 from serving.assignment import Assigner
+from serving.operations.install import install_operations
+from serving.security.install import install_security
 from serving.service import Service
 from serving.settings import Settings
 
@@ -40,6 +42,8 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    install_security(app, settings.security)
+    install_operations(app, settings.operations)
     return app
 
 

@@ -11,6 +11,7 @@ import os
 from fastapi import FastAPI
 
 from serving.app import create_app
+from serving.operations.logs import configure_logs
 from serving.settings import PREFIX, Settings, load_settings
 
 RESOLVED = f"{PREFIX}SETTINGS"
@@ -24,7 +25,9 @@ def create() -> FastAPI:
     Raises:
         EasyRecError: The settings are wrong, or a model, the store or a scene cannot be used.
     """
-    return create_app(settings_from_environment())
+    settings = settings_from_environment()
+    configure_logs(settings.operations)
+    return create_app(settings)
 
 
 def settings_from_environment() -> Settings:

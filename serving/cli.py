@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,9 @@ from easyrec.cli.common import messages
 from easyrec.errors import ConfigError
 from serving.app import create_app
 from serving.asgi import RESOLVED
+from serving.operations.logs import configure_logs
+from serving.operations.metrics import MULTIPROCESS
+from serving.security.settings import check_address
 from serving.settings import MEMORY, Settings, load_settings
 
 
@@ -60,6 +64,8 @@ def serve(
         "workers": workers,
     }
     settings = load_settings(scene, {name: value for name, value in given.items() if value is not None})
+    check_address(settings.host, settings.security)
+    configure_logs(settings.operations)
     console = messages()
     console.print(f"loading {', '.join(map(str, settings.models))} ...", markup=False)
     if settings.workers > 1:
@@ -73,7 +79,7 @@ def serve(
         f"events and histories in {settings.data}",
         markup=False,
     )
-    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning", access_log=False)
+    uvicorn.run(app, **_options(settings))
 
 
 def _serve_many(settings: Settings) -> None:
@@ -83,12 +89,18 @@ def _serve_many(settings: Settings) -> None:
             "store: memory is known to one process only; use sqlite or Redis with several workers"
         )
     os.environ[RESOLVED] = settings.model_dump_json()
-    uvicorn.run(
-        "serving.asgi:create",
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        log_level="warning",
-        access_log=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="easyrec-metrics-") as folder:
+        os.environ.setdefault(MULTIPROCESS, folder)
+        uvicorn.run("serving.asgi:create", factory=True, workers=settings.workers, **_options(settings))
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "log_config": None,
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": settings.operations.grace_seconds,
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from serving.funnel.scenes import POPULAR, SIMILAR, Scenes
 from serving.funnel.trace import Trace
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel
+from serving.operations.request_ids import new_request_id
 from serving.people.people import HISTORY_PART, People
 from serving.stores.base import Served
 
@@ -103,7 +103,7 @@ class Recommender:
             UnknownItemError: The item it is about is not in the catalogue.
         """
         begun = time.perf_counter()
-        trace = Trace(request.request_id or secrets.token_hex(12), "")
+        trace = Trace(request.request_id or new_request_id(), "")
         assignment, funnel = self._funnel(request, trace)
         query = self._query(request, funnel, trace)
         if request.kind == "rank":

@@ -28,6 +28,8 @@ from easyrec.config.yaml_reader import Document, read_yaml
 from easyrec.errors import ConfigError
 from easyrec.registry import load_plugins
 from serving.funnel.scene import SceneConfig
+from serving.operations.settings import OperationSettings
+from serving.security.settings import SecuritySettings
 
 PREFIX = "EASYREC_"
 MEMORY, SQLITE = "memory", "sqlite"
@@ -91,6 +93,10 @@ class Settings(StrictModel):
     """How events are kept."""
     limits: LimitSettings = LimitSettings()
     """What one request may ask for."""
+    security: SecuritySettings = SecuritySettings()
+    """Who may call the service, and how much."""
+    operations: OperationSettings = OperationSettings()
+    """How the service is watched."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(8000, ge=0, le=65_535)

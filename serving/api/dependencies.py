@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from pydantic_core import to_json
 
+from serving.security.keys import ANYBODY, Caller
 from serving.service import Service
 
 
@@ -17,6 +18,15 @@ def service_of(request: Request) -> Service:
 
 
 ServiceDependency = Annotated[Service, Depends(service_of)]
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sends a request."""
+    caller: Caller = getattr(request.state, "caller", ANYBODY)
+    return caller
+
+
+CallerDependency = Annotated[Caller, Depends(caller_of)]
 
 
 def json_response(payload: Any, status: int = 200) -> Response:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from serving.api.dependencies import ServiceDependency, json_response
+from serving.api.dependencies import CallerDependency, ServiceDependency, json_response
 from serving.api.problems import ProblemError, documented
 from serving.api.schemas import RankBody, Ranking, Recommendations, RecommendBody
 from serving.events.event import Key
 from serving.recommender import Request
+from serving.security.keys import Caller
 from serving.service import Service
 
 router = APIRouter(prefix="/v1", tags=["recommend"], responses=documented(422, 503))
@@ -26,8 +27,9 @@ Id = Annotated[str, Path(min_length=1, max_length=256)]
 
 
 @router.post("/recommend", response_model=Recommendations)
-async def recommend(body: RecommendBody, service: ServiceDependency) -> Response:
+async def recommend(body: RecommendBody, service: ServiceDependency, caller: CallerDependency) -> Response:
     """Recommend items to a user, a session, or anybody."""
+    _check_debug(caller, body.debug)
     _check(service, body.n, item_ids=body.item_ids, exclude_ids=body.exclude_ids)
     request = Request(**_fields(body), n=body.n, item_ids=body.item_ids, exclude_ids=body.exclude_ids)
     return json_response((await service.answer(request)).payload)
@@ -37,20 +39,23 @@ async def recommend(body: RecommendBody, service: ServiceDependency) -> Response
 async def recommend_to(
     user_id: Id,
     service: ServiceDependency,
+    caller: CallerDependency,
     n: N = None,
     scene: Scene = None,
     debug: Debug = False,
     properties: Properties = None,
 ) -> Response:
     """Recommend items to a user."""
+    _check_debug(caller, debug)
     _check(service, n)
     request = Request(user_id=user_id, n=n, scene=scene, debug=debug, properties=properties)
     return json_response((await service.answer(request)).payload)
 
 
 @router.post("/rank", response_model=Ranking)
-async def rank(body: RankBody, service: ServiceDependency) -> Response:
+async def rank(body: RankBody, service: ServiceDependency, caller: CallerDependency) -> Response:
     """Order given items for a person; nothing but unknown and unavailable items is left out."""
+    _check_debug(caller, body.debug)
     _check(service, None, item_ids=body.item_ids)
     request = Request(kind="rank", **_fields(body), item_ids=body.item_ids)
     return json_response((await service.answer(request)).payload)
@@ -60,12 +65,14 @@ async def rank(body: RankBody, service: ServiceDependency) -> Response:
 async def similar(
     item_id: Id,
     service: ServiceDependency,
+    caller: CallerDependency,
     n: N = None,
     user_id: User = None,
     debug: Debug = False,
     properties: Properties = None,
 ) -> Response:
     """Items that go with an item: taken by the same users, or alike."""
+    _check_debug(caller, debug)
     _check(service, n)
     request = Request(kind="similar", about=item_id, n=n, user_id=user_id, debug=debug, properties=properties)
     return json_response((await service.answer(request)).payload)
@@ -74,12 +81,14 @@ async def similar(
 @router.get("/popular", response_model=Recommendations)
 async def popular(
     service: ServiceDependency,
+    caller: CallerDependency,
     n: N = None,
     user_id: User = None,
     debug: Debug = False,
     properties: Properties = None,
 ) -> Response:
     """What most users took lately."""
+    _check_debug(caller, debug)
     _check(service, n)
     request = Request(kind="popular", n=n, user_id=user_id, debug=debug, properties=properties)
     return json_response((await service.answer(request)).payload)
@@ -88,6 +97,12 @@ async def popular(
 def _fields(body: RecommendBody | RankBody) -> dict[str, Any]:
     names = ("user_id", "session_id", "scene", "context", "request_id", "debug", "properties")
     return {name: getattr(body, name) for name in names}
+
+
+def _check_debug(caller: Caller, debug: bool) -> None:
+    """Explanations show what is inside: they are for those who run the service."""
+    if debug and not caller.may("admin"):
+        raise ProblemError(403, "debug needs an API key with the scope 'admin'")
 
 
 def _check(service: Service, n: int | None, **lists: list[Key] | None) -> None:

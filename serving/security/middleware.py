@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving.api.problems import problem
 from serving.security.access import OPEN, required_scope
 from serving.security.keys import ANYBODY, Caller
 from serving.security.limits import RateLimiter, shape
 from serving.security.settings import SecuritySettings, is_loopback
-
-ASGIScope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 
 CALLER = "caller"
 """Where a request's state holds its `Caller`."""
@@ -40,25 +34,18 @@ class Refusal(Exception):  # noqa: N818 it is an answer, not an error
 
     Args:
         status: HTTP status.
-        title: What is wrong, the same for all requests of this kind.
-        detail: What is wrong with this one, and what to do.
+        detail: What is wrong, and what to do.
         headers: Of the answer.
     """
 
-    def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
         self.status = status
-        self.title = title
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    def response(self) -> JSONResponse:
-        """The problem document (RFC 9457)."""
-        return JSONResponse(
-            {"type": "about:blank", "title": self.title, "status": self.status, "detail": str(self)},
-            self.status,
-            self.headers,
-            "application/problem+json",
-        )
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the problem document."""
+        await problem(self.status, str(self), self.headers)(scope, receive, send)
 
 
 class Gate:
@@ -70,14 +57,14 @@ class Gate:
         keys: The API keys, or None where everybody may do everything.
     """
 
-    def __init__(self, app: App, settings: SecuritySettings, keys: Keys | None = None) -> None:
+    def __init__(self, app: ASGIApp, settings: SecuritySettings, keys: Keys | None = None) -> None:
         self._app = app
         self._settings = settings
         self._keys = keys
         self._rates = RateLimiter(settings.requests_per_second, settings.burst)
         self._under_way = 0
 
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets a request pass, or answers it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -85,7 +72,7 @@ class Gate:
         try:
             caller = self._admit(scope)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+            await refusal.answer(scope, receive, send)
             return
         scope.setdefault("state", {})[CALLER] = caller
         if _is_open(scope["path"]):  # health and the page answer however busy the service is
@@ -96,18 +83,17 @@ class Gate:
             if self._under_way > self._settings.concurrent:
                 raise Refusal(
                     429,
-                    "Too many requests at once",
                     "the service is busy; try again in a moment",
                     Retry_After="1",
                 )
             receive = await self._checked(scope, receive)
             await self._app(scope, receive, send)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+            await refusal.answer(scope, receive, send)
         finally:
             self._under_way -= 1
 
-    def _admit(self, scope: ASGIScope) -> Caller:
+    def _admit(self, scope: Scope) -> Caller:
         """Who calls.
 
         Raises:
@@ -117,7 +103,6 @@ class Gate:
         if self._keys is None and not self._settings.open and _is_rebound(scope, headers):
             raise Refusal(
                 403,
-                "Host not accepted",
                 "without API keys the service answers to the names of this machine only; make a key, or set "
                 "security.open if a gateway in front checks who calls",
             )
@@ -127,12 +112,11 @@ class Gate:
             if caller is None:
                 raise Refusal(
                     401,
-                    "API key missing",
-                    "send an API key as `Authorization: Bearer KEY` or as `X-API-Key: KEY`",
+                    "an API key is missing; send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`",
                     WWW_Authenticate="Bearer",
                 )
             if not caller.may(needed):
-                raise Refusal(403, "Not allowed", f"this needs an API key with the scope {needed!r}")
+                raise Refusal(403, f"this needs an API key with the scope {needed!r}")
             self._limit(scope, caller)
         return caller or Caller(None, frozenset())
 
@@ -149,33 +133,29 @@ class Gate:
         if caller is None:
             raise Refusal(
                 401,
-                "API key not accepted",
                 "the API key is unknown or has expired",
                 WWW_Authenticate="Bearer",
             )
         return caller
 
-    def _limit(self, scope: ASGIScope, caller: Caller) -> None:
+    def _limit(self, scope: Scope, caller: Caller) -> None:
         client = scope.get("client") or ("",)
         wait = self._rates.wait(caller.name or f"@{client[0]}", caller.rate)
         if wait:
             raise Refusal(
                 429,
-                "Too many requests",
                 "the limit of requests a second is reached; wait as long as Retry-After says",
                 Retry_After=str(math.ceil(wait)),
             )
 
-    async def _checked(self, scope: ASGIScope, receive: Receive) -> Receive:
+    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
         """Reads the body as far as it may go, and hands it on as one message.
 
         Raises:
             Refusal: It is too large, too deep, or has too many values.
         """
         limit = self._settings.body_kib << 10
-        too_large = Refusal(
-            413, "Body too large", f"the body may have at most {limit} bytes; send it in several requests"
-        )
+        too_large = Refusal(413, f"the body may have at most {limit} bytes; send it in several requests")
         announced = Headers(scope=scope).get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             raise too_large
@@ -192,21 +172,17 @@ class Gate:
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            raise Refusal(
-                408, "Body too slow", "the body did not arrive in time", Connection="close"
-            ) from None
+            raise Refusal(408, "the body did not arrive in time", Connection="close") from None
         if body:
             depth, values = shape(bytes(body))
             if depth > self._settings.depth:
                 raise Refusal(
                     422,
-                    "Body too deep",
                     f"lists and objects may be nested {self._settings.depth} deep, not {depth}",
                 )
             if values > self._settings.values:
                 raise Refusal(
                     422,
-                    "Too many values",
                     f"a body may hold about {self._settings.values} values, not {values}; send several requests",
                 )
         return _then([{"type": "http.request", "body": bytes(body), "more_body": False}], receive)
@@ -224,7 +200,7 @@ def _then(messages: list[Message], receive: Receive) -> Receive:
     return receive_next
 
 
-def _is_rebound(scope: ASGIScope, headers: Headers) -> bool:
+def _is_rebound(scope: Scope, headers: Headers) -> bool:
     """Whether a web page may have had its own name point to this machine, to read what only this machine may."""
     client = scope.get("client")
     name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
