@@ -11,10 +11,13 @@ from easyrec.client.answers import (
     Assignment,
     Event,
     EventsAnswer,
+    ItemState,
+    LoadedVersion,
     ModelVersion,
     Recommendations,
     RecommendedItem,
     RejectedEvent,
+    UserState,
 )
 from easyrec.client.asynchronous import AsyncClient
 from easyrec.client.blocking import Client
@@ -38,6 +41,8 @@ __all__ = [
     "Event",
     "EventsAnswer",
     "InvalidRequestError",
+    "ItemState",
+    "LoadedVersion",
     "ModelVersion",
     "NoAnswerError",
     "NotAllowedError",
@@ -51,4 +56,5 @@ __all__ = [
     "TooManyRequestsError",
     "UnavailableError",
     "UnexpectedAnswerError",
+    "UserState",
 ]

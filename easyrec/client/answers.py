@@ -37,9 +37,9 @@ class Assignment(Answer):
 class RecommendedItem(Answer):
     """One item of a list."""
 
-    item_id: str
+    item_id: str | int
     score: float | None = None
-    """Higher is better; comparable within one list only."""
+    """Higher is better; comparable within one list only. None for items that only fill up a short list."""
     position: int
     """From 1; send it back with events about the item."""
     sources: list[str] = Field(default_factory=list)
@@ -60,8 +60,39 @@ class Recommendations(Answer):
     degraded: list[str] = Field(default_factory=list)
     """Parts of the service that were left out because they failed or were too slow; empty when all is well."""
     took_ms: float | None = None
+    unknown_ids: list[str | int] = Field(default_factory=list)
+    """Of `rank`: keys that are not in the catalogue, or not available."""
     debug: dict[str, Any] | None = None
     """What each stage did, if asked for with `debug=True`."""
+
+
+class ItemState(Answer):
+    """An item as it is now."""
+
+    item_id: str | int
+    properties: dict[str, Any]
+    """Columns of the item table."""
+    available: bool
+    """Whether it may be recommended."""
+
+
+class UserState(Answer):
+    """Columns of a user that were put through the API."""
+
+    user_id: str | int
+    properties: dict[str, Any]
+    unread: list[str] = Field(default_factory=list)
+    """Columns that no model reads; they are kept all the same."""
+
+
+class LoadedVersion(Answer):
+    """One version of a model."""
+
+    name: str
+    version: str
+    state: str
+    """`active` serves, `previous` did before, `ready` is loaded, `failed` was refused."""
+    runtime: str = ""
 
 
 class RejectedEvent(Answer):

@@ -13,7 +13,15 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from easyrec.client.answers import Event, EventsAnswer, Recommendations
+from easyrec.client.answers import (
+    Event,
+    EventsAnswer,
+    ItemState,
+    LoadedVersion,
+    ModelVersion,
+    Recommendations,
+    UserState,
+)
 from easyrec.errors import EasyRecError, nearest
 
 T = TypeVar("T")
@@ -52,6 +60,7 @@ def recommend(
     item_ids: Sequence[Key] | None = None,
     exclude_ids: Sequence[Key] | None = None,
     request_id: str | None = None,
+    properties: bool | Sequence[str] | None = None,
     debug: bool | None = None,
 ) -> Call[Recommendations]:
     """Recommends items to a user. One who is unknown gets what is popular, not an error.
@@ -62,9 +71,10 @@ def recommend(
         n: How many items.
         session_id: The visit; what it did before counts.
         context: Raw columns of the request, such as the device.
-        item_ids: Items that the request is about, such as the one whose page is open.
+        item_ids: Recommend only from these.
         exclude_ids: Items that must not be returned.
         request_id: Made up by the service unless given.
+        properties: Columns of the items to return: all, none, or those named; those of the scene unless given.
         debug: Say what each stage did; needs the scope `admin`.
     """
     return Call("POST", "/v1/recommend", _model(Recommendations), body=_given(locals()))
@@ -75,46 +85,41 @@ def rank(
     item_ids: Sequence[Key] = (),
     *,
     scene: str | None = None,
-    n: int | None = None,
     session_id: str | None = None,
     context: Mapping[str, Any] | None = None,
     request_id: str | None = None,
+    properties: bool | Sequence[str] | None = None,
     debug: bool | None = None,
 ) -> Call[Recommendations]:
-    """Orders the caller's own candidates for a user; the arguments are those of `recommend`.
+    """Orders the caller's own candidates for a user; only unknown and unavailable items are left out.
 
     Args:
         user_id: Key of the user.
         item_ids: The candidates.
         scene: Which funnel's model; the service's default unless given.
-        n: How many of them to return; all unless given.
         session_id: The visit.
         context: Raw columns of the request.
         request_id: Made up by the service unless given.
+        properties: Columns of the items to return.
         debug: Say what each stage did; needs the scope `admin`.
     """
-    return Call(
-        "POST",
-        "/v1/rank",
-        _model(Recommendations),
-        body=_given(locals() | {"item_ids": list(item_ids)}),
-        repeatable=True,
-    )
+    body = _given(locals() | {"item_ids": list(item_ids)})
+    return Call("POST", "/v1/rank", _model(Recommendations), body=body)
 
 
 def similar(
-    item_id: Key, *, n: int | None = None, user_id: Key | None = None, scene: str | None = None
+    item_id: Key, *, n: int | None = None, user_id: Key | None = None, properties: bool | None = None
 ) -> Call[Recommendations]:
     """Items similar to one; with `user_id`, without those that the user has seen."""
-    params = {"n": n, "user_id": user_id, "scene": scene}
+    params = {"n": n, "user_id": user_id, "properties": properties}
     return Call("GET", f"/v1/items/{_key(item_id)}/similar", _model(Recommendations), params, repeatable=True)
 
 
 def popular(
-    *, n: int | None = None, user_id: Key | None = None, scene: str | None = None
+    *, n: int | None = None, user_id: Key | None = None, properties: bool | None = None
 ) -> Call[Recommendations]:
     """The items that are taken most; with `user_id`, without those that the user has seen."""
-    params = {"n": n, "user_id": user_id, "scene": scene}
+    params = {"n": n, "user_id": user_id, "properties": properties}
     return Call("GET", "/v1/popular", _model(Recommendations), params, repeatable=True)
 
 
@@ -140,50 +145,76 @@ def event_batches(
         yield start, _events(batch)
 
 
-def put_item(item_id: Key, columns: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    """Adds an item, or replaces it; it can be recommended from the next request on."""
-    return Call("PUT", f"/v1/items/{_key(item_id)}", _mapping, body=dict(columns), repeatable=True)
+def get_item(item_id: Key) -> Call[ItemState]:
+    """An item as it is now."""
+    return Call("GET", f"/v1/items/{_key(item_id)}", _model(ItemState), repeatable=True)
 
 
-def patch_item(item_id: Key, columns: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    """Changes some columns of an item."""
-    return Call("PATCH", f"/v1/items/{_key(item_id)}", _mapping, body=dict(columns), repeatable=True)
+def put_item(
+    item_id: Key, properties: Mapping[str, Any], *, available: bool | None = None
+) -> Call[ItemState]:
+    """Adds an item, or replaces it; it can be recommended from the next request on.
+
+    Args:
+        item_id: Key of the item.
+        properties: Columns of the item table; those left out are missing.
+        available: Whether it may be recommended; it may unless given.
+    """
+    return _put("PUT", f"/v1/items/{_key(item_id)}", ItemState, properties, available)
 
 
-def delete_item(item_id: Key) -> Call[dict[str, Any]]:
+def patch_item(
+    item_id: Key, properties: Mapping[str, Any] | None = None, *, available: bool | None = None
+) -> Call[ItemState]:
+    """Changes some columns of an item, or whether it may be recommended."""
+    return _put("PATCH", f"/v1/items/{_key(item_id)}", ItemState, properties or {}, available)
+
+
+def delete_item(item_id: Key) -> Call[None]:
     """Recommends an item no more."""
-    return Call("DELETE", f"/v1/items/{_key(item_id)}", _mapping, repeatable=True)
+    return Call("DELETE", f"/v1/items/{_key(item_id)}", _nothing, repeatable=True)
 
 
-def put_user(user_id: Key, columns: Mapping[str, Any]) -> Call[dict[str, Any]]:
+def put_user(user_id: Key, properties: Mapping[str, Any]) -> Call[UserState]:
     """Sets the profile of a user: raw columns that the model reads."""
-    return Call("PUT", f"/v1/users/{_key(user_id)}", _mapping, body=dict(columns), repeatable=True)
+    return _put("PUT", f"/v1/users/{_key(user_id)}", UserState, properties)
 
 
-def patch_user(user_id: Key, columns: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    """Changes some columns of a profile."""
-    return Call("PATCH", f"/v1/users/{_key(user_id)}", _mapping, body=dict(columns), repeatable=True)
+def patch_user(user_id: Key, properties: Mapping[str, Any]) -> Call[UserState]:
+    """Changes some columns of a profile; None removes one."""
+    return _put("PATCH", f"/v1/users/{_key(user_id)}", UserState, properties)
 
 
-def delete_user(user_id: Key) -> Call[dict[str, Any]]:
+def delete_user(user_id: Key) -> Call[None]:
     """Erases a user: profile, history and logged events."""
-    return Call("DELETE", f"/v1/users/{_key(user_id)}", _mapping, repeatable=True)
+    return Call("DELETE", f"/v1/users/{_key(user_id)}", _nothing, repeatable=True)
 
 
-def models() -> Call[dict[str, Any]]:
+def merge_session(user_id: Key, session_id: Key) -> Call[None]:
+    """Makes what an anonymous session did the user's, as after a login."""
+    path = f"/v1/users/{_key(user_id)}/merge"
+    return Call("POST", path, _nothing, body={"session_id": session_id}, repeatable=True)
+
+
+def models() -> Call[list[LoadedVersion]]:
     """The models and their versions."""
-    return Call("GET", "/v1/models", _mapping, repeatable=True)
+    return Call(
+        "GET",
+        "/v1/models",
+        lambda answer: [LoadedVersion.model_validate(one) for one in _mapping(answer)["models"]],
+        repeatable=True,
+    )
 
 
-def activate(name: str, version: str) -> Call[dict[str, Any]]:
+def activate(name: str, version: str) -> Call[ModelVersion]:
     """Makes a loaded version of a model the one that answers."""
     path = f"/v1/models/{_key(name)}/versions/{_key(version)}:activate"
-    return Call("POST", path, _mapping, repeatable=True)
+    return Call("POST", path, _model(ModelVersion), repeatable=True)
 
 
-def rollback(name: str) -> Call[dict[str, Any]]:
+def rollback(name: str) -> Call[ModelVersion]:
     """Goes back to the version of a model that answered before."""
-    return Call("POST", f"/v1/models/{_key(name)}:rollback", _mapping)
+    return Call("POST", f"/v1/models/{_key(name)}:rollback", _model(ModelVersion))
 
 
 def predict(name: str, instances: Sequence[Mapping[str, Any]]) -> Call[list[Any]]:
@@ -228,6 +259,13 @@ def _event(value: Mapping[str, Any], index: int) -> Event:
         ) from error
 
 
+def _put(
+    method: str, path: str, kind: type[Any], properties: Mapping[str, Any], available: bool | None = None
+) -> Call[Any]:
+    body = {"properties": dict(properties)} | ({} if available is None else {"available": available})
+    return Call(method, path, _model(kind), body=body, repeatable=True)
+
+
 def _key(value: Key) -> str:
     return quote(str(value), safe="")
 
@@ -242,6 +280,10 @@ def _mapping(answer: Any) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise TypeError(f"expected a JSON object, got {type(answer).__name__}")
     return answer
+
+
+def _nothing(answer: Any) -> None:
+    return None
 
 
 def _model(kind: type[Any]) -> Callable[[Any], Any]:

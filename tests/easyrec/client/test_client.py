@@ -95,6 +95,8 @@ def test_recommend_sends_what_is_given_and_nothing_else():
         (lambda client: client.rank(1, ["a"]), "POST /v1/rank"),
         (lambda client: client.similar("a/b ü", n=3), "GET /v1/items/a%2Fb%20%C3%BC/similar?n=3"),
         (lambda client: client.popular(n=3, user_id=7), "GET /v1/popular?n=3&user_id=7"),
+        (lambda client: client.get_item(5), "GET /v1/items/5"),
+        (lambda client: client.merge_session(5, "s"), "POST /v1/users/5/merge"),
         (lambda client: client.put_item(5, {"title": "x"}), "PUT /v1/items/5"),
         (lambda client: client.patch_item(5, {"title": "x"}), "PATCH /v1/items/5"),
         (lambda client: client.delete_item(5), "DELETE /v1/items/5"),
@@ -111,10 +113,37 @@ def test_recommend_sends_what_is_given_and_nothing_else():
     ],
 )
 def test_each_method_has_its_address(call, line):
-    service = Service(answer(LIST | {"predictions": [0.5]}))
+    every_field = LIST | {
+        "predictions": [0.5],
+        "models": [],
+        "item_id": 5,
+        "user_id": "5",
+        "properties": {},
+        "available": True,
+        "name": "films",
+        "version": "7",
+    }
+    service = Service(answer(every_field))
     call(service.client())
     [request] = service.requests
     assert f"{request.method} {request.url.raw_path.decode()}" == line
+
+
+def test_changes_of_items_and_users_are_sent_as_properties():
+    service = Service(answer({"item_id": 5, "user_id": 5, "properties": {"title": "x"}, "available": False}))
+    client = service.client()
+    assert client.put_item(5, {"title": "x"}).properties == {"title": "x"}
+    assert client.patch_item(5, available=False).available is False
+    client.patch_user(5, {"age": None})
+    assert service.bodies == [
+        {"properties": {"title": "x"}},
+        {"properties": {}, "available": False},
+        {"properties": {"age": None}},
+    ]
+
+
+def test_an_empty_answer_is_an_answer():
+    assert Service(httpx.Response(204)).client().delete_user(5) is None
 
 
 def test_events_get_ids_before_they_are_sent_and_keep_them_when_sent_again():
@@ -316,7 +345,7 @@ def test_both_clients_have_the_same_methods_and_each_says_what_it_does():
     for name, signature in blocking.items():
         assert list(signature.parameters) == list(awaited[name].parameters), name
         assert inspect.getdoc(getattr(Client, name)), name
-    assert list(inspect.signature(Client().similar).parameters) == ["item_id", "n", "user_id", "scene"]
+    assert list(inspect.signature(Client().similar).parameters) == ["item_id", "n", "user_id", "properties"]
 
 
 def test_the_asynchronous_client_behaves_alike():
