@@ -43,6 +43,12 @@ def compile_assigner(config: ExperimentsConfig) -> Assigner:
     )
 
 
+def compile_experiment(config: ExperimentsConfig, experiment: str, phase: int) -> CompiledExperiment:
+    """One experiment as it assigned in a phase, whatever its status is now: for replaying what a log says."""
+    then = config.experiments[experiment].model_copy(update={"phase": phase})
+    return _experiment(config.model_copy(update={"experiments": {experiment: then}}), experiment, then)
+
+
 def _layer(config: ExperimentsConfig, name: str, compiled: dict[str, CompiledExperiment]) -> CompiledLayer:
     layer = config.layers[name]
     mine = {key: one for key, one in compiled.items() if config.experiments[key].layer == name}

@@ -1,0 +1,194 @@
+"""From moments to effects, intervals and p-values, paid for by the method that was registered."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from evaluation.abtest.analysis.results import Interval
+from evaluation.abtest.statistics.effects import Comparison, Contrast
+from evaluation.abtest.statistics.proportions import newcombe
+from evaluation.abtest.statistics.sequential import SpendingBounds, always_valid_p, confidence_sequence
+
+FEW_UNITS = 100
+FEW_EVENTS = 20
+DEFAULT_HORIZON = 5000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One look.
+
+    Attributes:
+        absolute: Difference.
+        relative: Relative difference.
+        p_value: Two-sided, paid for all looks so far; nan if nothing may be said yet.
+        crossed: Whether the bound was crossed at this look.
+    """
+
+    absolute: Interval
+    relative: Interval
+    p_value: float
+    crossed: bool
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The method.
+
+    Attributes:
+        method: "group_sequential", "always_valid" or "fixed".
+        alpha: Level.
+        spending: Power of the spending function.
+        planned: Units of all arms at the end; None if unknown.
+        over: Whether the end was reached, which the fixed method waits for.
+    """
+
+    method: str
+    alpha: float
+    spending: float
+    planned: int | None
+    over: bool
+
+    def looks(self, comparisons: Sequence[Comparison], units: Sequence[float]) -> list[Judged]:
+        """Judge the looks of one metric, in order.
+
+        Args:
+            comparisons: At each look.
+            units: Units of all arms at each look; they set the share of information.
+        """
+        if self.method == "group_sequential" and self.planned:
+            return self._group_sequential(comparisons, units, float(self.planned))
+        if self.method == "fixed":
+            return [self._fixed(one, over=self.over and one is comparisons[-1]) for one in comparisons]
+        return self._always_valid(comparisons, units)
+
+    def _group_sequential(
+        self, comparisons: Sequence[Comparison], units: Sequence[float], planned: float
+    ) -> list[Judged]:
+        times: list[float] = []
+        places: list[int | None] = []
+        for count in units:
+            share = min(count / planned, 1.0)
+            if share > 0 and (not times or share > times[-1] + 1e-9):
+                times.append(share)
+                places.append(len(times) - 1)
+            else:
+                # After the planned size, and on days without new units, the last bound stays.
+                places.append(len(times) - 1 if times else None)
+        bounds = SpendingBounds(times, self.spending).bounds(self.alpha) if times else []
+        judged, best = [], math.nan
+        for look, (one, place) in enumerate(zip(comparisons, places, strict=True)):
+            z = _z(one.absolute)
+            if place is None or math.isnan(z):
+                judged.append(_unknown(one))
+                continue
+            crossed = abs(z) > bounds[place]
+            if crossed or look == len(comparisons) - 1:
+                # The table behind a p-value is costly: only where one decides.
+                p = SpendingBounds(times[: place + 1], self.spending).p_value(z, self.alpha)
+                best = p if math.isnan(best) else min(best, p)
+            judged.append(Judged(*_intervals(one, bounds[place]), best, crossed))
+        return judged
+
+    def _always_valid(self, comparisons: Sequence[Comparison], units: Sequence[float]) -> list[Judged]:
+        horizon = float(self.planned or DEFAULT_HORIZON)
+        judged, best = [], math.nan
+        for one, count in zip(comparisons, units, strict=True):
+            total = np.asarray(count, dtype=np.float64)
+            low, high = confidence_sequence(one.absolute, total, self.alpha, horizon)
+            relative = np.expm1(confidence_sequence(one.log_ratio, total, self.alpha, horizon))
+            p = float(always_valid_p(one.absolute, total, self.alpha, horizon))
+            best = p if math.isnan(best) else min(best, p) if not math.isnan(p) else best
+            judged.append(
+                Judged(
+                    Interval(float(one.absolute.estimate), float(low), float(high)),
+                    Interval(_relative(one), float(relative[0]), float(relative[1])),
+                    best,
+                    bool(low > 0 or high < 0),
+                )
+            )
+        return judged
+
+    def _fixed(self, one: Comparison, *, over: bool) -> Judged:
+        low, high = one.absolute.interval(self.alpha)
+        relative = one.relative_interval(self.alpha)
+        p = float(one.absolute.p_value()) if over else math.nan
+        return Judged(
+            Interval(float(one.absolute.estimate), float(low), float(high)),
+            Interval(_relative(one), float(relative[0]), float(relative[1])),
+            p,
+            p < self.alpha,
+        )
+
+
+def _relative(one: Comparison) -> float:
+    return float(one.relative.estimate)
+
+
+def _z(contrast: Contrast) -> float:
+    """The statistic as a normal one: the t distribution's tail is looked up, so that few units stay honest."""
+    statistic = float(contrast.statistic)
+    if not math.isfinite(statistic) or float(contrast.df) > 1e4:
+        return statistic
+    tail = float(contrast.p_value()) / 2
+    return math.copysign(abs(float(ndtri(max(tail, 1e-300)))), statistic)
+
+
+def _intervals(one: Comparison, bound: float) -> tuple[Interval, Interval]:
+    """Estimate +- bound standard errors, with the bound stretched to the t distribution."""
+    result = []
+    for contrast in (one.absolute, one.log_ratio):
+        tail = Contrast(contrast.estimate, contrast.se, contrast.df)
+        level = 2 * float(_normal_tail(bound))
+        low, high = tail.interval(level) if 0 < level < 1 else (np.nan, np.nan)
+        result.append((float(low), float(high)))
+    (low, high), (log_low, log_high) = result
+    return (
+        Interval(float(one.absolute.estimate), low, high),
+        Interval(_relative(one), math.expm1(log_low), math.expm1(log_high)),
+    )
+
+
+def _normal_tail(bound: float) -> float:
+    return 0.5 * math.erfc(bound / math.sqrt(2))
+
+
+def _unknown(one: Comparison) -> Judged:
+    return Judged(Interval(float(one.absolute.estimate)), Interval(_relative(one)), math.nan, crossed=False)
+
+
+def rare_events(
+    control: tuple[float, float], treatment: tuple[float, float], alpha: float
+) -> tuple[Interval, float]:
+    """Interval and p-value of a rate with few events, both of Newcombe's method, so that they agree.
+
+    Args:
+        control: Units with an event, and units.
+        treatment: The same of the variant.
+        alpha: Level of the interval.
+    """
+    low, high = newcombe(*control, *treatment, alpha)
+    difference = treatment[0] / treatment[1] - control[0] / control[1]
+
+    def excludes(level: float) -> float:
+        ends = newcombe(*control, *treatment, level)
+        return float(ends[0] if difference > 0 else -ends[1])
+
+    if difference == 0 or excludes(1 - 1e-9) < 0:
+        p = 1.0
+    elif excludes(1e-15) > 0:
+        p = 1e-15
+    else:
+        p = math.exp(brentq(lambda log_p: excludes(math.exp(log_p)), math.log(1e-15), math.log(1 - 1e-9)))
+    return Interval(difference, float(low), float(high)), p
+
+
+def detectable(one: Comparison, alpha: float, power: float) -> float:
+    """Relative effect that an error of this size shows with a power."""
+    reach = float(-ndtri(alpha / 2) + ndtri(power))
+    control = abs(float(one.control))
+    return reach * float(one.absolute.se) / control if control > 0 else math.nan

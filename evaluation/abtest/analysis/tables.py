@@ -1,0 +1,277 @@
+"""Logs as Ibis tables with known columns. DuckDB by default; any Ibis table, of Spark for one, works as well."""
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ibis
+
+from evaluation.abtest.errors import ExperimentDataError
+from evaluation.abtest.exposure_files import COLUMNS, exposures_sql, log_files
+from evaluation.errors import did_you_mean
+
+DAY = 86_400.0
+_MILLISECONDS = 1e11
+_REQUIRED_OF_EXPOSURES = ("timestamp", "experiment", "variant", "unit_id")
+
+
+@contextmanager
+def duckdb_connection(memory: str = "2GB", threads: int | None = None) -> Iterator[Any]:
+    """An Ibis connection to a DuckDB that keeps what does not fit in memory in a temporary folder.
+
+    Args:
+        memory: Limit, such as "2GB".
+        threads: How many; all cores unless given.
+
+    Yields:
+        The connection; it and its files are gone afterwards.
+    """
+    with tempfile.TemporaryDirectory(prefix="easyrec-ab-") as folder:
+        limits = {"memory_limit": memory, "temp_directory": folder, "preserve_insertion_order": False}
+        if threads is not None:
+            limits["threads"] = threads
+        try:
+            connection = ibis.duckdb.connect(Path(folder) / "work.duckdb", **limits)
+        except duckdb.Error as error:
+            raise ExperimentDataError(f"DuckDB cannot start with memory {memory!r}: {error}") from error
+        try:
+            with warnings.catch_warnings():
+                # Ibis 12 calls a method that DuckDB has renamed; nobody who reads the warning here can change that.
+                warnings.filterwarnings("ignore", r"fetch_arrow_table\(\) is deprecated", DeprecationWarning)
+                yield connection
+        except duckdb.OutOfMemoryException as error:
+            raise ExperimentDataError(
+                f"The analysis needs more than {memory} of memory; give more with --memory. ({error})"
+            ) from error
+        finally:
+            connection.disconnect()
+
+
+def open_exposures(connection: Any, path: str | os.PathLike[str]) -> Any:
+    """An exposure log as a table; raises as `log_files`."""
+    return _opened(connection, exposures_sql(log_files(path)), path)
+
+
+def open_events(
+    connection: Any, path: str | os.PathLike[str], rename: Mapping[str, str] | None = None
+) -> Any:
+    """Events as a table: one file, or all Parquet, CSV or JSON-lines files of a folder.
+
+    Args:
+        connection: Of `duckdb_connection`.
+        path: Where they are.
+        rename: Names of columns in the files by the names used here.
+
+    Raises:
+        ExperimentDataError: There is no such file, or a column to rename is missing.
+    """
+    place = Path(path)
+    readers = {
+        ".parquet": "read_parquet([{}], union_by_name=true)",
+        ".csv": "read_csv([{}])",
+        ".jsonl": "read_json([{}], format='newline_delimited')",
+    }
+    found = {
+        suffix: [place] if place.is_file() and place.suffix == suffix else sorted(place.glob(f"**/*{suffix}"))
+        for suffix in readers
+    }
+    chosen = [(suffix, files) for suffix, files in found.items() if files]
+    if not chosen:
+        raise ExperimentDataError(f"There are no events in {path}: expected .parquet, .csv or .jsonl files.")
+    suffix, files = chosen[0]
+    names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    table = _opened(connection, f"SELECT * FROM {readers[suffix].format(names)}", path)
+    for name, old in (rename or {}).items():
+        if old not in table.columns:
+            raise ExperimentDataError(f"{path} has no column {old!r}; {did_you_mean(old, table.columns)}")
+        table = table.drop(name) if name in table.columns and name != old else table
+        table = table.rename({name: old})
+    return table
+
+
+def _opened(connection: Any, query: str, path: str | os.PathLike[str]) -> Any:
+    name = ibis.util.gen_name("log")
+    try:
+        connection.raw_sql(f'CREATE VIEW "{name}" AS {query}')
+        return connection.table(name)
+    except duckdb.Error as error:
+        raise ExperimentDataError(f"{path} cannot be read: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error))[:300]
+
+
+def exposure_rows(table: Any) -> Any:
+    """An exposure table with `at` in seconds since 1970 and every known column, null where the log has none.
+
+    Raises:
+        ExperimentDataError: A column is missing, or the time is no time.
+    """
+    for name in _REQUIRED_OF_EXPOSURES:
+        _need(table, name, "the exposure log")
+    missing = {
+        name: ibis.null(_IBIS_TYPES[kind]) for name, kind in COLUMNS.items() if name not in table.columns
+    }
+    table = table.mutate(**missing) if missing else table
+    table = table.filter(ibis.coalesce(table.kind, "exposure") == "exposure")
+    return table.mutate(
+        at=seconds(table, "timestamp"),
+        unit=table.unit_id.cast("string"),
+        variant=table.variant.cast("string"),
+        forced=table.forced.fill_null(False),
+        could_differ=table.could_differ.fill_null(True),
+        fallback=table.fallback.fill_null(False),
+        phase=table.phase.fill_null(1),
+    )
+
+
+_IBIS_TYPES = {
+    "VARCHAR": "string",
+    "DOUBLE": "float64",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "BOOLEAN": "boolean",
+    "JSON": "json",
+}
+
+
+def event_rows(table: Any, unit: str) -> Any:
+    """An event table with `at` in seconds, `type`, and `unit` as text.
+
+    Args:
+        table: Events.
+        unit: Column with the unit's id, such as user_id.
+
+    Raises:
+        ExperimentDataError: A column is missing.
+    """
+    for name in ("type", "timestamp", unit):
+        _need(table, name, "the table of events")
+    rows = table.mutate(at=seconds(table, "timestamp"), unit=_text(table[unit]))
+    return rows.filter(rows.unit.notnull() & rows.at.notnull())
+
+
+def _text(column: Any) -> Any:
+    """Ids as the assignment writes them: whole numbers without a fraction."""
+    if column.type().is_floating():
+        return column.cast("int64").cast("string")
+    return column.cast("string")
+
+
+def _need(table: Any, name: str, what: str) -> None:
+    if name not in table.columns:
+        raise ExperimentDataError(
+            f"Column {name!r} is missing in {what}; {did_you_mean(name, table.columns)} Rename columns of events with "
+            "--rename NAME=COLUMN."
+        )
+
+
+def seconds(table: Any, name: str) -> Any:
+    """A column of times as float64 seconds since 1970, from timestamps or from seconds or milliseconds."""
+    column = table[name]
+    kind = column.type()
+    if kind.is_timestamp():
+        return column.epoch_seconds().cast("float64") + column.microsecond().cast("float64") / 1e6
+    if kind.is_numeric():
+        value = column.cast("float64")
+        return ibis.ifelse(value > _MILLISECONDS, value / 1000, value)
+    raise ExperimentDataError(
+        f"Column {name!r} must hold timestamps, or seconds or milliseconds since 1970; it holds {kind}."
+    )
+
+
+def numeric(table: Any, name: str, what: str) -> Any:
+    """A column of numbers as float64, 0 where it is null.
+
+    Raises:
+        ExperimentDataError: There is no such column, or it holds no numbers.
+    """
+    if name not in table.columns:
+        raise ExperimentDataError(f"{what} needs the column {name!r}; {did_you_mean(name, table.columns)}")
+    kind = table[name].type()
+    if not (kind.is_numeric() or kind.is_boolean()):
+        raise ExperimentDataError(
+            f"{what} adds up the column {name!r}, which holds {kind} and no numbers; convert it, or count events "
+            "without `sum`."
+        )
+    value = table[name].cast("float64")
+    return ibis.ifelse(value.isnan(), 0.0, value).fill_null(0.0)
+
+
+def attribute(table: Any, name: str) -> Any:
+    """A column for a segment: one of the table's own, or a key of `attributes`; text, null where unknown."""
+    if name in table.columns:
+        return table[name].cast("string")
+    column = table["attributes"]
+    if column.type().is_struct():
+        return column[name].cast("string") if name in column.type().names else ibis.null("string")
+    return column.cast("json")[name].unwrap_as("string")
+
+
+def condition_expr(table: Any, condition: Mapping[str, Any], what: str) -> Any:
+    """A condition of `evaluation.abtest.conditions` as a boolean expression; false where a value is null.
+
+    Raises:
+        ExperimentDataError: A column is missing, or an operator does not exist for tables.
+    """
+    parts = [_part(table, name, value, what) for name, value in condition.items()]
+    return ibis.and_(*parts)
+
+
+def _part(table: Any, name: str, value: Any, what: str) -> Any:
+    if name == "not":
+        return ~condition_expr(table, value, what)
+    if name in ("all", "any"):
+        parts = [condition_expr(table, one, what) for one in value]
+        return ibis.and_(*parts) if name == "all" else ibis.or_(*parts)
+    if name not in table.columns:
+        raise ExperimentDataError(f"{what} asks for the column {name!r}; {did_you_mean(name, table.columns)}")
+    column = table[name]
+    operators = value if isinstance(value, Mapping) else {"in" if isinstance(value, list) else "eq": value}
+    return ibis.and_(*[_operator(column, operator, one, what) for operator, one in operators.items()])
+
+
+def _operator(column: Any, operator: str, value: Any, what: str) -> Any:
+    tests = {
+        "eq": lambda: column == value,
+        "ne": lambda: column != value,
+        "in": lambda: column.isin(value),
+        "nin": lambda: column.notin(value),
+        "lt": lambda: column < value,
+        "lte": lambda: column <= value,
+        "gt": lambda: column > value,
+        "gte": lambda: column >= value,
+        "exists": lambda: column.notnull() if value else column.isnull(),
+        "like": lambda: column.re_search(_pattern(str(value))),
+    }
+    if operator not in tests:
+        raise ExperimentDataError(
+            f"{what}: the operator {operator!r} does not work on tables; {did_you_mean(operator, tests)}"
+        )
+    test = tests[operator]()
+    return test if operator == "exists" else test.fill_null(False)
+
+
+def _pattern(text: str) -> str:
+    parts = {"*": ".*", "?": "."}
+    return "^" + "".join(parts.get(sign, re.escape(sign)) for sign in text) + "$"
+
+
+def kept(expression: Any) -> Any:
+    """The rows of a table, computed once: a temporary table in DuckDB, which spills to disk; elsewhere Ibis's cache."""
+    backend = expression.get_backend()
+    if backend.name != "duckdb":
+        return expression.cache()
+    return backend.create_table(ibis.util.gen_name("kept"), obj=expression, temp=True)
+
+
+def to_records(expression: Any) -> Sequence[dict[str, Any]]:
+    """The rows of a small result."""
+    return list(expression.to_pyarrow().to_pylist())

@@ -1,0 +1,351 @@
+"""What each unit did: measures by day since the start and by age since first exposure, and moments of metrics.
+
+One table of (unit, day, age) with a column a measure serves every look, every age and the final numbers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Any
+
+import ibis
+import numpy as np
+
+from evaluation.abtest.analysis.tables import DAY, condition_expr, kept, numeric, to_records
+from evaluation.abtest.analysis.units import UnitTable, eligible
+from evaluation.abtest.metrics import MeanMetric, Measure, MetricConfig, ProportionMetric, RatioMetric
+from evaluation.abtest.statistics.moments import COLUMNS, Moments
+
+AveragedMetric = MeanMetric | ProportionMetric | RatioMetric
+_PAIRS = list(combinations_with_replacement(range(COLUMNS), 2))
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A measure within a metric's window: one column of the table of values."""
+
+    measure: Measure
+    window_days: float | None
+
+
+@dataclass
+class Values:
+    """Measures of units.
+
+    Attributes:
+        table: The units they are of.
+        columns: Column of each measure.
+        daily: Ibis table: unit, day, age, one column a measure.
+        before: Ibis table: unit, the same columns before the first exposure; None without history.
+        window: Default window in days.
+        caps: Highest value of each capped metric.
+    """
+
+    table: UnitTable
+    columns: dict[Windowed, str]
+    daily: Any
+    before: Any
+    window: float | None
+    caps: dict[str, float] = field(default_factory=dict)
+
+    def window_of(self, metric: MetricConfig) -> float | None:
+        """The window of a metric, in days; a measure that ends on a day of its own needs that long."""
+        ends = [one.to_day for one in measures_of(metric) if one.to_day is not None]
+        return max(ends) if ends else metric.window_days or self.window
+
+    def column(self, measure: Measure, metric: MetricConfig) -> str:
+        """The column of a metric's measure."""
+        return self.columns[Windowed(measure, self.window_of(metric))]
+
+
+def measures_of(metric: MetricConfig) -> list[Measure]:
+    """The measures that a metric is made of."""
+    if isinstance(metric, RatioMetric):
+        return [metric.numerator, metric.denominator]
+    return [metric.value]
+
+
+def measure_values(
+    table: UnitTable,
+    events: Any,
+    metrics: Mapping[str, AveragedMetric],
+    *,
+    window: float | None = None,
+    history_days: float = 0.0,
+) -> Values:
+    """Compute every measure of every unit.
+
+    Args:
+        table: Units.
+        events: Of `event_rows`; None if all measures are of exposures.
+        metrics: What is asked for.
+        window: Days after first exposure that count where a metric has no window of its own.
+        history_days: Days before the first exposure that make the covariate; 0 for none.
+
+    Raises:
+        ExperimentDataError: A column is missing or holds no numbers.
+    """
+    values = Values(table, {}, None, None, window)
+    for metric in metrics.values():
+        for measure in measures_of(metric):
+            values.columns.setdefault(Windowed(measure, values.window_of(metric)), f"m{len(values.columns)}")
+    parts = [_of_exposures(table, values.columns)]
+    before = []
+    if events is not None and any(one.measure.exposure is None for one in values.columns):
+        joined = _joined(table, events, values.columns, history_days)
+        parts.append(_of_events(table, joined, values.columns))
+        before.append(_before(joined, values.columns))
+        for one, column in values.columns.items():
+            if one.measure.distinct is not None:
+                now, then = _of_distinct(table, joined, one, column, list(values.columns.values()))
+                parts.append(now)
+                before.append(then)
+    names = list(values.columns.values())
+    values.daily = kept(_summed(parts, ["unit", "day", "age"], names))
+    if before and history_days > 0:
+        values.before = kept(_summed(before, ["unit"], names))
+    for name, metric in metrics.items():
+        if isinstance(metric, MeanMetric) and metric.cap is not None:
+            values.caps[name] = _cap(values, metric, metric.cap)
+    return values
+
+
+def _summed(parts: Sequence[Any], keys: list[str], names: list[str]) -> Any:
+    rows = ibis.union(*[part.select(*keys, *names) for part in parts])
+    return rows.group_by(keys).aggregate(**{name: rows[name].sum() for name in names})
+
+
+def _joined(table: UnitTable, events: Any, columns: Iterable[Windowed], history_days: float) -> Any:
+    measures = [one.measure for one in columns if one.measure.exposure is None]
+    types = {name for one in measures for name in one.events}
+    near = events.filter((events["at"] < table.until) & (events["at"] >= table.origin - history_days * DAY))
+    if all(one.events for one in measures):
+        near = near.filter(near.type.isin(sorted(types)))
+    units = table.units.select("unit", "first")
+    joined = near.inner_join(units, "unit")
+    return joined.filter(joined["at"] >= joined.first - history_days * DAY)
+
+
+def _chosen(rows: Any, measure: Measure, name: str) -> Any:
+    chosen = rows.type.isin(measure.events) if measure.events else ibis.literal(True)
+    return chosen & condition_expr(rows, measure.where, f"metric {name}") if measure.where else chosen
+
+
+def _inside(rows: Any, one: Windowed) -> Any:
+    """Whether a row lies in the measure's days after first exposure."""
+    start = rows.first + (one.measure.from_day or 0.0) * DAY
+    inside = rows["at"] >= start
+    end = one.measure.to_day or one.window_days
+    return inside & (rows["at"] < rows.first + end * DAY) if end else inside
+
+
+def _placed(table: UnitTable, rows: Any) -> dict[str, Any]:
+    return {
+        "day": ((rows["at"] - table.origin) / DAY).floor().cast("int32"),
+        "age": ((rows["at"] - rows.first) / DAY).floor().cast("int32"),
+    }
+
+
+def _number(rows: Any, measure: Measure) -> Any:
+    if measure.sum is not None:
+        return numeric(rows, measure.sum, f"A measure of {measure.event!r} events")
+    return ibis.literal(1.0)
+
+
+def _amounts(rows: Any, columns: Mapping[Windowed, str], *, after: bool) -> dict[str, Any]:
+    amounts = {}
+    for one, column in columns.items():
+        if one.measure.exposure is not None or one.measure.distinct is not None:
+            amounts[column] = ibis.literal(0.0)
+            continue
+        chosen = _chosen(rows, one.measure, column)
+        chosen = chosen & (_inside(rows, one) if after else rows["at"] < rows.first)
+        amounts[column] = ibis.ifelse(chosen, _number(rows, one.measure), 0.0)
+    return amounts
+
+
+def _of_events(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
+    rows = joined.filter(joined["at"] >= joined.first)
+    rows = rows.select("unit", **_placed(table, rows), **_amounts(rows, columns, after=True))
+    return _summed([rows], ["unit", "day", "age"], list(columns.values()))
+
+
+def _before(joined: Any, columns: Mapping[Windowed, str]) -> Any:
+    rows = joined.filter(joined["at"] < joined.first)
+    rows = rows.select("unit", **_amounts(rows, columns, after=False))
+    return _summed([rows], ["unit"], list(columns.values()))
+
+
+def _of_distinct(
+    table: UnitTable, joined: Any, one: Windowed, column: str, names: Sequence[str]
+) -> tuple[Any, Any]:
+    """Distinct values count on the day on which they first appear, so that days add up."""
+    _known(joined, one.measure.distinct or "")
+    chosen = joined.filter(_chosen(joined, one.measure, column) & joined[one.measure.distinct].notnull())
+    zeros = {name: ibis.literal(0.0) for name in names}
+    after = chosen.filter(_inside(chosen, one))
+    seen = after.group_by("unit", one.measure.distinct).aggregate(
+        at=after["at"].min(), first=after.first.min()
+    )
+    now = seen.select("unit", **_placed(table, seen), **{**zeros, column: ibis.literal(1.0)})
+    earlier = chosen.filter(chosen["at"] < chosen.first)
+    then = earlier.select("unit", one.measure.distinct).distinct()
+    return now, then.select("unit", **{**zeros, column: ibis.literal(1.0)})
+
+
+def _known(rows: Any, name: str) -> None:
+    if name not in rows.columns:
+        numeric(rows, name, "A measure of distinct values")  # raises, with the nearest name
+
+
+def _of_exposures(table: UnitTable, columns: Mapping[Windowed, str]) -> Any:
+    rows = table.rows
+    needed = [one for one in columns if one.measure.exposure is not None]
+    amounts = {column: ibis.literal(0.0) for column in columns.values()}
+    if not needed:
+        return table.units.select("unit", "day", age=ibis.literal(0, "int32"), **amounts)
+    rows = rows.inner_join(table.units.select("unit", "first"), "unit")
+    for one in needed:
+        name = one.measure.exposure or ""
+        value = ibis.literal(1.0) if name == "count" else numeric(rows, name, "A measure of exposures")
+        chosen = _inside(rows, one)
+        if one.measure.where:
+            chosen = chosen & condition_expr(rows, one.measure.where, f"the measure of {name!r}")
+        amounts[columns[one]] = ibis.ifelse(chosen, value, 0.0)
+    rows = rows.select("unit", **_placed(table, rows), **amounts)
+    return _summed([rows], ["unit", "day", "age"], list(columns.values()))
+
+
+def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
+    """All units as they stood at the end of a day, with zeros for those that did nothing.
+
+    Args:
+        values: Measures.
+        day: Days since the start, from 0; the end of the data if None.
+
+    Returns:
+        Ibis table of units with columns m0... and, before the experiment, p0...; and its time.
+    """
+    table = values.table
+    end = table.until if day is None else min(table.origin + (day + 1) * DAY, table.until)
+    names = list(values.columns.values())
+    daily = values.daily if day is None else values.daily.filter(values.daily.day <= day)
+    now = daily.group_by("unit").aggregate(**{name: daily[name].sum() for name in names})
+    units = table.units.filter(table.units.first < end)
+    wide = units.left_join(now, "unit", rname="{name}_now").drop("unit_now")
+    pre = {name: f"p{name[1:]}" for name in names}
+    if values.before is not None:
+        before = values.before.rename({pre[name]: name for name in names})
+        wide = wide.left_join(before, "unit", rname="{name}_before").drop("unit_before")
+    else:
+        wide = wide.mutate(**{name: ibis.literal(0.0) for name in pre.values()})
+    return wide.fill_null(dict.fromkeys([*names, *pre.values()], 0.0)), end
+
+
+def _parts(values: Values, wide: Any, name: str, metric: AveragedMetric) -> list[Any]:
+    """Numerator, denominator, and both before the experiment, of each unit."""
+
+    def pair(prefix: str) -> list[Any]:
+        if isinstance(metric, RatioMetric):
+            both = (values.column(one, metric) for one in (metric.numerator, metric.denominator))
+            return [wide[prefix + column[1:]] for column in both]
+        value = wide[prefix + values.column(metric.value, metric)[1:]]
+        if isinstance(metric, ProportionMetric):
+            value = (value > 0).cast("float64")
+        elif name in values.caps:
+            value = ibis.least(value, ibis.literal(values.caps[name]))
+        return [value, ibis.literal(1.0)]
+
+    return [*pair("m"), *pair("p")]
+
+
+def moments(
+    values: Values, wide: Any, end: float, metrics: Mapping[str, AveragedMetric], by: Sequence[str] = ()
+) -> dict[str, dict[tuple[Any, ...], Moments]]:
+    """Moments of metrics by variant and further columns, in one pass over the units.
+
+    Args:
+        values: Measures.
+        wide: Of `snapshot`.
+        end: Its time.
+        metrics: What is asked for.
+        by: Columns beside the variant.
+
+    Returns:
+        By metric, then by (variant, *values of `by`).
+    """
+    keys = ["variant", *by]
+    sums: dict[str, Any] = {}
+    for place, (name, metric) in enumerate(metrics.items()):
+        counted = eligible(wide, values.window_of(metric), end)
+        weight = ibis.ifelse(counted, 1.0, 0.0)
+        parts = _parts(values, wide, name, metric)
+        sums[f"c{place}"] = weight.sum()
+        sums |= {f"s{place}_{k}": (weight * part).sum() for k, part in enumerate(parts)}
+        sums |= {f"x{place}_{i}_{j}": (weight * parts[i] * parts[j]).sum() for i, j in _PAIRS}
+    rows = to_records(wide.group_by(keys).aggregate(**sums))
+    return {
+        name: {tuple(row[key] for key in keys): _of_row(row, place) for row in rows}
+        for place, name in enumerate(metrics)
+    }
+
+
+def _of_row(row: Mapping[str, Any], place: int) -> Moments:
+    products = np.zeros((COLUMNS, COLUMNS))
+    for i, j in _PAIRS:
+        products[i, j] = products[j, i] = row[f"x{place}_{i}_{j}"]
+    sums = np.array([row[f"s{place}_{k}"] for k in range(COLUMNS)], dtype=np.float64)
+    return Moments.of_sums(float(row[f"c{place}"]), sums, products)
+
+
+def moments_by_age(
+    values: Values, metrics: Mapping[str, AveragedMetric], last: int
+) -> dict[str, dict[tuple[str, int], Moments]]:
+    """Moments of what units did on day 0, 1, ... after their first exposure, without covariates.
+
+    Units count for an age once that day of theirs is over; those that did nothing on it count as 0.
+    """
+    table, names = values.table, list(values.columns.values())
+    done = table.units.mutate(full=((table.until - table.units.first) / DAY).floor().cast("int32"))
+    reached = {
+        (row["variant"], row["full"]): row["units"]
+        for row in to_records(done.group_by("variant", "full").aggregate(units=done.count()))
+    }
+    rows = values.daily.filter((values.daily.age <= last) & (values.daily.age >= 0))
+    rows = rows.group_by("unit", "age").aggregate(**{name: rows[name].sum() for name in names})
+    rows = rows.inner_join(done.select("unit", "variant", "full", "first"), "unit")
+    rows = rows.filter(rows.age < rows.full).mutate(**{f"p{name[1:]}": ibis.literal(0.0) for name in names})
+    found: dict[str, dict[tuple[str, int], Moments]] = {}
+    for name, by_key in moments(values, rows, float("inf"), metrics, ["age"]).items():
+        found[name] = {
+            (variant, age): _with_idle(
+                one,
+                sum(
+                    count
+                    for (which, full), count in reached.items()
+                    if which == variant and full is not None and full > age
+                ),
+                constant=not isinstance(metrics[name], RatioMetric),
+            )
+            for (variant, age), one in by_key.items()
+        }
+    return found
+
+
+def _with_idle(active: Moments, count: int, *, constant: bool) -> Moments:
+    """Adds the units that did nothing: zeros, but for the denominators of means, which are 1."""
+    idle = count - float(active.count)
+    if idle <= 0:
+        return active
+    mean = np.array([0.0, 1.0 if constant else 0.0, 0.0, 1.0 if constant else 0.0])
+    return active + Moments(np.asarray(idle), mean, np.zeros((COLUMNS, COLUMNS)))
+
+
+def _cap(values: Values, metric: MeanMetric, level: float) -> float:
+    """The quantile of a measure over the units of all arms, from which values are cut."""
+    wide, _ = snapshot(values)
+    column = wide[values.column(metric.value, metric)]
+    [row] = to_records(wide.aggregate(cap=column.quantile(level)))
+    cap = float(row["cap"] or 0.0)
+    # A cap of 0 on a rare value would erase the metric.
+    return cap if cap > 0 else float("inf")
