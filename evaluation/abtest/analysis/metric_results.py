@@ -17,7 +17,7 @@ from evaluation.abtest.analysis.judging import (
     detectable,
     rare_events,
 )
-from evaluation.abtest.analysis.results import Interval, MetricResult, Point, Role, SegmentEffects
+from evaluation.abtest.analysis.results import NOT_ASKED, Interval, MetricResult, Point, Role, SegmentEffects
 from evaluation.abtest.analysis.tables import DAY
 from evaluation.abtest.analysis.values import AveragedMetric, Values, moments, moments_by_age, snapshot
 from evaluation.abtest.metrics import MetricConfig, ProportionMetric, QuantileMetric
@@ -70,7 +70,7 @@ def moments_at_looks(
 def cuped_of(metric: MetricConfig, arms: Arms, values: Values) -> str:
     """Whether the covariate is used: "used", or why not."""
     if isinstance(metric, QuantileMetric) or not metric.cuped:
-        return "not asked for"
+        return NOT_ASKED
     if values.before is None:
         return "no history was asked for"
     spread = sum(float(one.cov[PRE_NUMERATOR, PRE_NUMERATOR]) for one in arms.values() if one.count > 1)
@@ -202,7 +202,7 @@ def quantile_result(
         Interval(second.value - first.value),
         Interval(second.value / first.value - 1 if first.value else math.nan),
         margin=question.margin,
-        cuped="not asked for",
+        cuped=NOT_ASKED,
         note="judged at this look alone",
     )
     if min(first.count, second.count) < FEW_UNITS:

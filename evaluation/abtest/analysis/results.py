@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 Status = Literal["green", "amber", "red", "skipped"]
 Role = Literal["goal", "guardrail", "secondary"]
+NOT_ASKED = "not asked for"
+"""Why a metric that never has a covariate is without CUPED."""
 Word = Literal["ship", "do not ship", "inconclusive", "broken", "running"]
 
 

@@ -3,6 +3,7 @@
 import math
 
 MISSING = "–"
+_SHORT = ("ctr", "aov", "cvr", "gmv")
 
 
 def share(value: float, decimals: int = 1) -> str:
@@ -39,3 +40,8 @@ def probability(p_value: float) -> str:
     if not math.isfinite(p_value):
         return MISSING
     return "<0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
+
+
+def metric_title(name: str) -> str:
+    """E.g. ``CTR`` for ctr and ``Watch time`` for watch_time."""
+    return name.upper() if name in _SHORT else name.replace("_", " ").capitalize()
