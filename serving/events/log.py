@@ -96,6 +96,12 @@ class EventLog:
                 segment.path.unlink()
         os.close(segment.file)
 
+    def close(self) -> None:
+        """Ends writing; the open segment stays where the next start takes it over."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            os.close(segment.file)
+
     def roll_if_due(self, now: float) -> None:
         """Closes the open segment if its hour is over."""
         if self._segment is not None and self._segment.hour != hour_name(now):

@@ -8,12 +8,13 @@ breaks off in between is repaired at the next start by replaying the log into th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import threading
 import time as clocks
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -185,13 +186,15 @@ class EventWriter:
                 self._idle()
                 continue
             ends = None in jobs
-            try:
-                self._write([job for job in jobs if job is not None])
-            except Exception as error:  # the thread must outlive any fault, and nobody may wait for ever
-                logger.exception("a batch of events failed")
-                _fail([job for job in jobs if job is not None], error)
+            for group in _groups([job for job in jobs if job is not None]):
+                try:
+                    self._write(group)
+                except Exception as error:  # the thread must outlive any fault, and nobody may wait for ever
+                    logger.exception("a batch of events failed")
+                    _fail(group, error)
             if ends:
-                self._log.roll() if not self._backlog else None
+                # What the store has missed is replayed from the open segment at the next start.
+                self._log.close() if self._backlog else self._log.roll()
                 return
 
     def _next_jobs(self) -> list[_Job | None]:
@@ -300,6 +303,13 @@ class EventWriter:
                     self._store.call(self._store.store.erase, job.erase, now)
                 except StoreError as error:
                     job.done.set_exception(error)
+
+
+def _groups(jobs: Sequence[_Job]) -> Iterator[Sequence[_Job]]:
+    """Jobs that may be written together: erasing a user must come neither before nor after its turn."""
+    for erases, group in itertools.groupby(jobs, key=lambda job: job.erase is not None):
+        together = list(group)
+        yield from ([job] for job in together) if erases else (together,)
 
 
 def _fail(jobs: Sequence[_Job], error: Exception) -> None:

@@ -59,7 +59,7 @@ class Seen:
         ]
         items: list[object] = [mark.item_id for mark in marks]
         if config.bundle:
-            items += person.bundle_columns(query.model).get(SEEN) or ()
+            items += query.bundle().get(SEEN) or ()
         return ~np.isin(rows, query.catalogue.rows(items)) if items else np.ones(len(rows), bool)
 
 

@@ -52,6 +52,7 @@ class Query:
     wanted: Rows | None = None
     excluded: Rows = field(default_factory=lambda: np.empty(0, np.int64))
     about: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+    _bundles: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _columns: dict[int, UserColumns] = field(default_factory=dict)
     _encoded: dict[int, EncodedUser] = field(default_factory=dict)
 
@@ -78,8 +79,16 @@ class Query:
         model = self.model if model is None else model
         key = id(model)
         if key not in self._columns:
-            self._columns[key] = user_columns(self.person, model)
+            self._columns[key] = user_columns(self.person, model, self.bundle(model))
         return self._columns[key]
+
+    def bundle(self, model: ServedModel | None = None) -> Mapping[str, Any]:
+        """What a model's bundle, the ranking one's unless given, knows of the user."""
+        model = self.model if model is None else model
+        key = id(model)
+        if key not in self._bundles:
+            self._bundles[key] = self.person.bundle_columns(model)
+        return self._bundles[key]
 
     def encoded(self) -> EncodedUser:
         """The person as the ranking model scores them.
@@ -137,7 +146,7 @@ class Query:
 
     def _recent_of_bundle(self) -> Rows:
         """What the bundle knows the user took, oldest first: the longest sequence of items, else all items seen."""
-        bundle = self.person.bundle_columns(self.model)
+        bundle = self.bundle()
         key = self.model.manifest.keys.get("item")
         inputs = {entry.name: entry.column for entry in self.model.manifest.inputs}
         lists = [

@@ -56,14 +56,18 @@ class UserColumns:
     ignored: tuple[str, ...] = ()
 
 
-def user_columns(person: Person, model: ServedModel) -> UserColumns:
+def user_columns(person: Person, model: ServedModel, bundle: Mapping[str, Any]) -> UserColumns:
     """The raw columns that a model reads of a person.
 
     In order of precedence: the request's context, the profile put through the API, and the bundle's columns. Events
     that the store has and training did not see are added to the bundle's sequences.
+
+    Args:
+        person: Who asks.
+        model: Reads the columns.
+        bundle: `person.bundle_columns(model)`.
     """
     read = set(model.user_columns)
-    bundle = person.bundle_columns(model)
     profile = person.record.profile or {}
     values: dict[str, Any] = {name: value for name, value in bundle.items() if name in read}
     values |= {name: value for name, value in profile.items() if name in read}

@@ -69,7 +69,7 @@ class RedisStore:
                 pipe.zrange(self._key("served", key), 0, SEEN - 1, desc=True, withscores=True)
             pipe.get(self._key("profile", user_id or ""))
             *found, profile = pipe.execute()
-        events = {one.event_id: one for part in found[0::3] for one in (_behaviour(text) for text in part)}
+        events = {one.event_id: one for part in found[0::3] for one in map(_behaviour, reversed(part))}
         marks = [(*name.split(_SEPARATOR, 1), time) for part in found[1::3] for name, time in part]
         served = [Mark(item, "", time) for part in found[2::3] for item, time in part]
         person = json.loads(profile) if profile and user_id is not None else {}

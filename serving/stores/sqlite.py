@@ -34,9 +34,10 @@ BUSY_SECONDS = 5.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
-    event_id TEXT PRIMARY KEY, owner TEXT NOT NULL, time REAL NOT NULL, body TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS events_of_owner ON events (owner, time);
+    number INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, time REAL NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_of_owner ON events (owner, time, number);
 CREATE TABLE IF NOT EXISTS marks (
     owner TEXT NOT NULL, served INTEGER NOT NULL, item TEXT NOT NULL, type TEXT NOT NULL, time REAL NOT NULL,
     PRIMARY KEY (owner, served, item, type)
@@ -78,15 +79,18 @@ class SqliteStore:
                 row
                 for key in keys
                 for row in connection.execute(
-                    "SELECT time, event_id, body FROM events WHERE owner = ? ORDER BY time DESC LIMIT ?",
+                    "SELECT time, number, event_id, body FROM events WHERE owner = ? "
+                    "ORDER BY time DESC, number DESC LIMIT ?",
                     (key, history),
                 )
             ]
             marks = [self._marks(connection, keys, served) for served in (0, 1)]
             profile, erased = self._profile(connection, user_id)
-        events.sort(key=lambda row: row[0])
+        events.sort(key=lambda row: row[:2])
         return Record(
-            tuple(_behaviour(event_id, time, body) for time, event_id, body in events[-history:] if history),
+            tuple(
+                _behaviour(event_id, time, body) for time, _, event_id, body in events[-history:] if history
+            ),
             marks[0],
             marks[1],
             profile,

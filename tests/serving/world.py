@@ -127,9 +127,7 @@ class KnownModel(ServedModel):
         vectors: Give items vectors: one-hot by genre, as a two-tower model does.
     """
 
-    def __init__(
-        self, folder: Path, name: str = "films", version: str = "1", vectors: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, name: str = "films", version: str = "1", vectors: bool = False) -> None:
         candidates = write_candidates(folder / "candidates")
         if vectors:
             one_hot = np.eye(4, dtype=np.float32)[np.arange(ITEMS) % 4]

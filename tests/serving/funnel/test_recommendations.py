@@ -29,7 +29,11 @@ def ids(world, **request: Any) -> list[Any]:
 def did(world, user: str | None, items: list[Any], session: str | None = None, **options: Any) -> None:
     world.store.store.append(
         [
-            Entry(Behaviour(f"{user}-{session}-{item}", "click", str(item), NOW + place, **options), user, session)
+            Entry(
+                Behaviour(f"{user}-{session}-{item}", "click", str(item), NOW + place, **options),
+                user,
+                session,
+            )
             for place, item in enumerate(items)
         ]
     )
@@ -48,8 +52,9 @@ def test_an_unknown_user_gets_what_is_popular_and_no_error(world):
     assert answer.payload["degraded"] == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_unknown_users_are_answered_and_none_is_remembered(world):
-    recommender = world().recommender
+    recommender = world(POPULAR).recommender
     for number in range(10_000):
         assert len(recommender.answer(Request(user_id=f"stranger {number}", n=1)).payload["items"]) == 1
     assert recommender.people.find("stranger 3", None, {})[0].history == ()
@@ -314,7 +319,9 @@ def test_experiments_override_any_parameter_and_are_reported(world):
     assert answer["experiments"] == [{"layer": "ranking", "experiment": "formula", "variant": "100"}]
     assigner.overrides = {"sources.popular.size": 10}
     answer = home.recommender.answer(Request(user_id="100", n=1)).payload
-    assert answer["degraded"] == ["experiments"], "a variant that cannot be built does not take the scene down"
+    assert answer["degraded"] == ["experiments"], (
+        "a variant that cannot be built does not take the scene down"
+    )
     assert answer["experiments"] == []
 
 

@@ -1,0 +1,215 @@
+"""The log becomes tables to train on: each event once, impressions with their answers, nothing of erased users."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serving.events.compaction import compact
+from serving.events.event import Event
+from serving.events.log import EventLog, line
+
+HOUR = 3600.0
+NOW = 1_800_000_000.0
+"""Begins an hour."""
+
+
+def event(event_id: str, received: float = NOW, **options: Any) -> bytes:
+    values = {"event_id": event_id, "type": "click", "user_id": "u1", "item_id": "3", **options}
+    return line(Event.model_validate(values).record(received))
+
+
+def impression(request_id: str, received: float = NOW, user: str = "u1", **features: Any) -> bytes:
+    items = [
+        {"item_id": 3, "score": 0.5, "position": 1, "sources": ["towers", "popular"]},
+        {"item_id": 4, "score": None, "position": 2, "sources": []},
+    ]
+    return line(
+        {
+            "kind": "impression", "received": received, "user_id": user, "session_id": None,
+            "request_id": request_id, "scene": "home", "model": {"name": "films", "version": "7"},
+            "experiments": [{"layer": "l", "experiment": "e", "variant": "b"}], "degraded": [], "fallback": None,
+            "candidates": 500, "items": items, "features": {"user_id": 1, **features},
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path) -> EventLog:
+    return EventLog(tmp_path)
+
+
+def closed(log: EventLog, lines: list[bytes], now: float = NOW) -> None:
+    log.append(lines, now)
+    log.roll()
+
+
+def rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    paths = sorted((folder / "parquet" / kind).rglob("*.parquet"))
+    tables = [pq.ParquetFile(path).read() for path in paths]
+    return pa.concat_tables(tables, promote_options="permissive").to_pylist() if tables else []
+
+
+def test_each_event_is_written_once_with_its_properties_as_columns(log, tmp_path):
+    closed(log, [event("a", properties={"rating": 4, "device": "tv", "type": "x"}), event("b", value=2.5)])
+    closed(
+        log, [event("a"), event("c", item_id=None, user_id=None, session_id="s", properties={"rating": 4.5})]
+    )
+    assert compact(tmp_path, NOW + 10) == {"events": 0, "impressions": 0, "rewritten": 0}, (
+        "the hour is not over"
+    )
+    assert compact(tmp_path, NOW + HOUR)["events"] == 3
+    assert compact(tmp_path, NOW + HOUR)["events"] == 0
+    found = {row["event_id"]: row for row in rows(tmp_path, "events")}
+    assert set(found) == {"a", "b", "c"}
+    assert (found["a"]["rating"], found["a"]["device"], found["a"]["type"]) == (4.0, "tv", "click")
+    assert (found["b"]["rating"], found["b"]["value"]) == (None, 2.5)
+    assert (found["c"]["rating"], found["c"]["session_id"], found["c"]["user_id"]) == (4.5, "s", None)
+    assert found["a"]["time"].timestamp() == NOW
+
+
+def test_an_hour_that_is_still_written_waits_and_late_segments_join(log, tmp_path):
+    other = EventLog(tmp_path)
+    closed(log, [event("a")])
+    other.append([event("b")], NOW)
+    assert compact(tmp_path, NOW + HOUR)["events"] == 0
+    other.roll()
+    assert compact(tmp_path, NOW + HOUR)["events"] == 2
+    closed(log, [event("c"), event("a")])
+    assert compact(tmp_path, NOW + 2 * HOUR)["events"] == 1
+    assert sorted(row["event_id"] for row in rows(tmp_path, "events")) == ["a", "b", "c"]
+
+
+def test_a_duplicate_in_a_later_hour_is_left_out(log, tmp_path):
+    closed(log, [event("a")])
+    compact(tmp_path, NOW + HOUR)
+    closed(log, [event("a", NOW + HOUR), event("b", NOW + HOUR)], NOW + HOUR)
+    assert compact(tmp_path, NOW + 2 * HOUR)["events"] == 1
+
+
+def test_impressions_are_joined_with_what_answered_them(log, tmp_path):
+    closed(
+        log,
+        [
+            impression("r1", age=31, recent=[1, 2], city="Oslo"),
+            impression("r2", user="u2", age=None),
+            event("a", request_id="r1"),
+            event("b", request_id="r1", type="purchase", value=9.5),
+        ],
+    )
+    late = [event("c", NOW + HOUR + 60, request_id="r2", item_id="4"), event("d", NOW + HOUR + 60)]
+    closed(log, late, NOW + HOUR + 60)
+    assert compact(tmp_path, NOW + HOUR)["impressions"] == 0
+    assert compact(tmp_path, NOW + 2 * HOUR)["impressions"] == 4
+    assert compact(tmp_path, NOW + 3 * HOUR)["impressions"] == 0
+    found = {(row["request_id"], row["position"]): row for row in rows(tmp_path, "impressions")}
+    first = found["r1", 1]
+    assert (first["click"], first["purchase"], first["purchase_value"]) == (1, 1, 9.5)
+    assert (first["item_id"], first["score"], first["sources"]) == ("3", 0.5, ["towers", "popular"])
+    assert (first["age"], first["recent"], first["city"], first["user_id"]) == (31, [1, 2], "Oslo", "u1")
+    assert (first["model_name"], first["scene"], first["candidates"]) == ("films", "home", 500)
+    assert first["experiments"] == [{"layer": "l", "experiment": "e", "variant": "b"}]
+    assert (found["r1", 2]["click"], found["r1", 2]["purchase_value"], found["r1", 2]["score"]) == (
+        0,
+        None,
+        None,
+    )
+    assert (found["r2", 1]["click"], found["r2", 2]["click"]) == (0, 1)
+    assert not list(tmp_path.rglob("*.jsonl")), "what is in Parquet is not kept twice"
+
+
+def test_a_feature_with_the_name_of_an_event_keeps_its_name(log, tmp_path):
+    closed(log, [impression("r1", click=7, score=3), event("a", request_id="r1")])
+    compact(tmp_path, NOW + 3 * HOUR)
+    row = rows(tmp_path, "impressions")[0]
+    assert (row["click"], row["event_click"], row["score"]) == (7, 1, 0.5)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {'a"b': 1, "c'd": 2, "e.f": 3, "g/h~": 4, "": 5, "$": 6, "[0]": 7},
+        {"A": 1, "a": 2},
+        {"nested": {"deep": [1, {"x": None}]}, "mixed": "text"},
+        {"mixed": 1, "none": None, "list": [1, "a"], "big": 2**70},
+        {f"k{number}": number for number in range(800)},
+        {},
+    ],
+)
+def test_whatever_properties_are_called_and_hold_they_are_kept(log, tmp_path, properties):
+    closed(log, [event("a", properties=properties), event("b", properties={"mixed": {"x": 1}}), event("c")])
+    assert compact(tmp_path, NOW + HOUR)["events"] == 3
+    row = next(row for row in rows(tmp_path, "events") if row["event_id"] == "a")
+    for name, value in properties.items():
+        if isinstance(value, int) and name in row and value < 2**60 and name != "mixed":
+            assert row[name] == value
+    assert len(properties) < 500 or json.loads(row["properties"]) == properties
+
+
+def test_lines_that_are_damaged_cost_only_themselves(log, tmp_path):
+    bad = [
+        b"garbage\n",
+        b'{"kind":"event"}\n',
+        b'{"kind":"impression","items":3}\n',
+        b"[]\n",
+        b"\xff\n",
+        b"{\n",
+    ]
+    closed(log, [event("a"), *bad, impression("r1"), event("b")])
+    assert compact(tmp_path, NOW + 3 * HOUR) == {"events": 2, "impressions": 2, "rewritten": 0}
+
+
+def test_nothing_of_an_erased_user_remains_but_what_came_after(log, tmp_path):
+    closed(log, [event("a"), event("b", user_id="u2"), impression("r1"), impression("r2", user="u2")])
+    compact(tmp_path, NOW + 2 * HOUR)
+    later = NOW + 3 * HOUR
+    erase = line({"kind": "erase", "user_id": "u1", "received": later + 10})
+    closed(log, [event("c", later), impression("r3", later), erase, event("d", later + 11)], later)
+    compact(tmp_path, later + HOUR)
+    compact(tmp_path, later + 2 * HOUR)
+    assert sorted(row["event_id"] for row in rows(tmp_path, "events")) == ["b", "d"]
+    assert {row["request_id"] for row in rows(tmp_path, "impressions")} == {"r2"}
+    left = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [data for data in left if b'"user_id":"u1"' in data], "nor is the key kept in clear text"
+
+
+def test_only_one_process_is_at_it(log, tmp_path):
+    closed(log, [event("a")])
+    with (tmp_path / "compaction.lock").open("w") as file:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert compact(tmp_path, NOW + HOUR) == {}
+    assert compact(tmp_path, NOW + HOUR)["events"] == 1
+
+
+def test_what_breaks_off_is_done_again(log, tmp_path, monkeypatch):
+    closed(log, [event("a"), impression("r1")])
+    replace = os.replace
+
+    def break_off(source: Any, target: Any) -> None:
+        if "waiting" in str(target):
+            raise OSError("the power went")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", break_off)
+        compact(tmp_path, NOW + HOUR)
+    assert compact(tmp_path, NOW + 2 * HOUR) == {"events": 0, "impressions": 2, "rewritten": 0}
+    assert [row["event_id"] for row in rows(tmp_path, "events")] == ["a"]
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_process_of_its_own(log, tmp_path):
+    closed(log, [event("a", 1_000_000.0)], 1_000_000.0)
+    command = [sys.executable, "-m", "serving.events.compaction", str(tmp_path)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[3], capture_output=True)
+    assert [row["event_id"] for row in rows(tmp_path, "events")] == ["a"]
