@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -66,9 +67,8 @@ class CategoryReference:
     def drift(self, sampled: Sequence[Any]) -> tuple[str, float]:
         """Kind of the figure, and the figure."""
         texts = pa.array([None if value is None else str(value) for value in sampled], pa.large_string())
-        places = np.asarray(texts.dictionary_encode().dictionary.index_in(self.values).fill_null(-1))
-        codes = np.asarray(texts.dictionary_encode().indices.fill_null(-1))
-        place = np.where(codes < 0, -2, places[codes] if len(places) else -2)
+        place = np.asarray(pc.index_in(texts, value_set=self.values).fill_null(-1))
+        place = np.where(np.asarray(texts.is_null()), -2, place)
         bins = np.where(place >= FREQUENT, FREQUENT, place) + 2
         counted = np.bincount(bins, minlength=FREQUENT + 3) / len(sampled)
         return "index", stability_index(counted, self.shares)
