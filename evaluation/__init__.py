@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from evaluation.baselines import BASELINES, Baseline, fit_baselines
     from evaluation.candidates import Candidates
     from evaluation.catalogue_facts import catalogue_facts
+    from evaluation.comparison import compare, compared_rankings
+    from evaluation.comparison_result import Compared, Comparison
     from evaluation.errors import DataError, EvaluationError, MetricError
+    from evaluation.gates import Gate, GateResult, judge_gates, parse_gate
     from evaluation.interactions import Interactions, ItemAttributes
+    from evaluation.leaderboard import Leaderboard, leaderboard
+    from evaluation.leakage import Finding, LeakageReport, check_leakage
     from evaluation.metrics.concordance import xauc
     from evaluation.metrics.decisions import accuracy, f1, precision, recall
     from evaluation.metrics.given_lists import ranked_rows
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
     from evaluation.ranking_result import RankingResult
     from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
     from evaluation.results import EvaluationResult, TaskResult
+    from evaluation.slice_result import Slice, SliceResult
+    from evaluation.slices import evaluate_slices
     from evaluation.uncertainty import Estimate, PairedDifference
 
 __all__ = [
@@ -45,14 +52,21 @@ __all__ = [
     "METRICS",
     "Baseline",
     "Candidates",
+    "Compared",
+    "Comparison",
     "DataError",
     "Decisions",
     "Estimate",
     "EvaluationError",
     "EvaluationResult",
     "Example",
+    "Finding",
+    "Gate",
+    "GateResult",
     "Interactions",
     "ItemAttributes",
+    "Leaderboard",
+    "LeakageReport",
     "Metric",
     "MetricError",
     "PairedDifference",
@@ -60,6 +74,8 @@ __all__ = [
     "RankingResult",
     "RecommendedItem",
     "ReportPaths",
+    "Slice",
+    "SliceResult",
     "TaskColumns",
     "TaskResult",
     "accuracy",
@@ -68,11 +84,15 @@ __all__ = [
     "best_f1",
     "brier",
     "catalogue_facts",
+    "check_leakage",
+    "compare",
+    "compared_rankings",
     "confusion_matrix",
     "decide",
     "ece",
     "evaluate",
     "evaluate_ranking",
+    "evaluate_slices",
     "f1",
     "fit_baselines",
     "gauc",
@@ -80,12 +100,15 @@ __all__ = [
     "grouped_auc",
     "grouped_log_loss",
     "infer_task",
+    "judge_gates",
+    "leaderboard",
     "log_loss",
     "macro_f1",
     "mae",
     "mape",
     "ndcg",
     "normalized_entropy",
+    "parse_gate",
     "parse_metric",
     "pr_auc",
     "precision",
@@ -107,14 +130,37 @@ _NAMES_OF = {
     ),
     "candidates": ("Candidates",),
     "catalogue_facts": ("catalogue_facts",),
+    "comparison": (
+        "compare",
+        "compared_rankings",
+    ),
+    "comparison_result": (
+        "Compared",
+        "Comparison",
+    ),
     "errors": (
         "DataError",
         "EvaluationError",
         "MetricError",
     ),
+    "gates": (
+        "Gate",
+        "GateResult",
+        "judge_gates",
+        "parse_gate",
+    ),
     "interactions": (
         "Interactions",
         "ItemAttributes",
+    ),
+    "leaderboard": (
+        "Leaderboard",
+        "leaderboard",
+    ),
+    "leakage": (
+        "Finding",
+        "LeakageReport",
+        "check_leakage",
     ),
     "metrics.concordance": ("xauc",),
     "metrics.decisions": (
@@ -180,6 +226,11 @@ _NAMES_OF = {
         "EvaluationResult",
         "TaskResult",
     ),
+    "slice_result": (
+        "Slice",
+        "SliceResult",
+    ),
+    "slices": ("evaluate_slices",),
     "uncertainty": (
         "Estimate",
         "PairedDifference",

@@ -99,7 +99,10 @@ def read_compact(path: str | Path, task: TaskColumns, user: str | None, weight: 
     users = None if user is None else np.empty(n, dtype=np.int64)
     names = [name for name in (task.label, score_name, weight, user) if name is not None]
     start = 0
-    for batch in data.to_batches(columns=list(dict.fromkeys(names)), batch_size=BATCH_ROWS):
+    batches = data.to_batches(
+        columns=list(dict.fromkeys(names)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+    )
+    for batch in batches:
         if not batch.num_rows:
             continue
         at = slice(start, start + batch.num_rows)

@@ -287,7 +287,9 @@ class _Judge:
             if column.metric.is_ranking or isinstance(column.metric.statistic, GroupMeanStatistic)
         ]
         n_blocks = -(-len(user) // _USER_BLOCK_ROWS)
-        block_of = (spread(user) % np.uint64(n_blocks)).astype(np.uint16)
+        block_of = np.empty(len(user), dtype=np.uint16)
+        for part in self._rows.blocks():
+            block_of[part] = spread(user[part]) % np.uint64(n_blocks)
         sums = {column.name: np.zeros((MAX_UNITS, 2)) for column in columns}
         self.n_units = 0
         for block in range(n_blocks):

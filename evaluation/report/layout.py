@@ -9,6 +9,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from evaluation.metrics.registry import Metric, parse_metric
+from evaluation.plotting import plots
+from evaluation.plotting.theme import THEMED, inline_svg
 from evaluation.ranking_result import RankingResult, won_lost
 from evaluation.render import (
     common_decimals,
@@ -19,9 +21,7 @@ from evaluation.render import (
     p_value_text,
     percent,
 )
-from evaluation.report import plots
 from evaluation.report.content import Report
-from evaluation.report.theme import THEMED, inline_svg
 from evaluation.report.training_log import training_curves
 from evaluation.results import TaskResult
 from evaluation.uncertainty import Estimate

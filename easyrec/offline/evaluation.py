@@ -6,15 +6,13 @@ predicts the rows of a table, and as a `Ranker`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 from scipy import sparse
 
@@ -24,13 +22,11 @@ from easyrec.data.bound import BoundDataset
 from easyrec.errors import DataError
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import Predictions
-from easyrec.export.tables import KeyedTable
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network
+from easyrec.offline.catalogue import Catalogue, read_catalogue
 from evaluation import (
     EvaluationResult,
-    Interactions,
-    ItemAttributes,
     RankingResult,
     TaskColumns,
     evaluate,
@@ -83,27 +79,6 @@ class NetworkPredictor:
                 self._function = tf.function(predict, input_signature=[signature], autograph=False)
             parts.append({task: value.numpy() for task, value in self._function(tensors).items()})
         return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """What ranked lists are judged on: users by code, items by code.
-
-    Attributes:
-        users: Raw columns of the judged users, in the order of their codes.
-        items: The items, in the order of their codes.
-        relevant: CSR [users, items], gain of what each user took in the evaluation data.
-        seen: CSR [users, items], what each user took in the training data.
-        interactions: What users took in the training data, for the baselines; judged users come first.
-        attributes: Tokens of each item, or None when no feature describes items.
-    """
-
-    users: pa.Table
-    items: KeyedTable
-    relevant: sparse.csr_array
-    seen: sparse.csr_array
-    interactions: Interactions
-    attributes: ItemAttributes | None
 
 
 class OfflineEvaluation:
@@ -169,7 +144,7 @@ class OfflineEvaluation:
         """
         if not self.tasks or self._data.eval is None:
             return None
-        table = self._predictions(predict, max_rows)
+        table = self.predictions(predict, max_rows)
         user = self.config.data.keys.user
         metrics = {name: list(self.config.tasks[name].effective_metrics) for name in self.tasks}
         if intervals:  # the final measurement shows all that fit, unless the configuration says which
@@ -186,17 +161,20 @@ class OfflineEvaluation:
             seed=self.config.training.seed,
         )
 
-    def _predictions(self, predict: Predict, max_rows: int | None) -> pa.Table:
-        """Labels, scores, users and weights of the evaluation rows."""
+    def predictions(self, predict: Predict, max_rows: int | None = None) -> pa.Table:
+        """A predictions table of the evaluation rows: users, items, weights, and by task `label/<task>` and scores.
+
+        Args:
+            predict: The model.
+            max_rows: Stop after about so many rows.
+        """
         rows = self._data.eval
         if rows is None:
             raise DataError("there are no evaluation rows: give `data.eval` or `data.split`")
-        user = self.config.data.keys.user
+        keys = self.config.data.keys
         parts, count = [], 0
         for chunk in rows.chunks():
-            columns: dict[str, Any] = {}
-            if user is not None:
-                columns[user] = chunk[user]
+            columns: dict[str, Any] = {key: chunk[key] for key in (keys.user, keys.item) if key is not None}
             columns.update({task.label: chunk[task.label] for task in self.tasks.values()})
             if "weight" in chunk.column_names and self.config.data.weight is not None:
                 columns["weight"] = chunk["weight"]
@@ -218,34 +196,7 @@ class OfflineEvaluation:
     @cached_property
     def catalogue(self) -> Catalogue:
         """Users, items and what is relevant; read once."""
-        keys, items = self.config.data.keys, self._data.items
-        if keys.user is None or keys.item is None or items is None:
-            raise DataError("ranking needs `data.keys.user` and `data.keys.item`")
-        table = KeyedTable(items, keys.item)
-        hits = self._data.relevant()
-        judged = self._judged(hits[keys.user])
-        hits = hits.filter(pc.is_in(hits[keys.user], value_set=judged))
-        users = self._data.user_snapshot(judged)
-        taken = self._data.relevant(self._data.train)
-        others = pc.unique(taken[keys.user])
-        others = others.filter(pc.invert(pc.is_in(others, value_set=judged)))
-        everyone = KeyedTable(pa.table({keys.user: pa.concat_arrays([judged, others])}), keys.user)
-        shape = (len(everyone), len(table))
-        return Catalogue(
-            users=users,
-            items=table,
-            relevant=_matrix(
-                everyone.positions(hits[keys.user]),
-                table.positions(hits[keys.item]),
-                hits["gain"].to_numpy(),
-                shape,
-            ),
-            seen=_seen(users["seen"], table, shape),
-            interactions=_interactions(
-                everyone.positions(taken[keys.user]), table.positions(taken[keys.item]), shape
-            ),
-            attributes=self._attributes(table),
-        )
+        return read_catalogue(self.config, self._data, self._encoder)
 
     def ranking(
         self,
@@ -254,6 +205,9 @@ class OfflineEvaluation:
         intervals: bool,
         baselines: bool = True,
         max_users: int | None = None,
+        reference: str | None = None,
+        resamples: int | None = None,
+        k: Sequence[int] | None = None,
     ) -> RankingResult:
         """Compares models, and the configured baselines, on lists ranked from the whole catalogue, seen items removed.
 
@@ -262,15 +216,21 @@ class OfflineEvaluation:
             intervals: Whether to compute confidence intervals and differences.
             baselines: Whether baselines stand beside the models.
             max_users: Judge only so many users, drawn at random.
+            reference: The model that others are compared with; popularity unless given.
+            resamples: Number of bootstrap resamples; as configured unless given.
+            k: Lengths of the lists; as configured unless given.
         """
         data, options = self.catalogue, self.config.evaluation
+        draws = options.resamples if resamples is None else resamples
         rankers: dict[str, Any] = {
             name: self.scores(model) if isinstance(model, Ranker) else model for name, model in models.items()
         }
         if baselines:
-            names = [
-                name for name in options.baselines if name != "content_based" or data.attributes is not None
-            ]
+            lacking = {
+                "content_based": data.attributes is None,
+                "recent_popularity": data.interactions.times is None,
+            }
+            names = [name for name in options.baselines if not lacking.get(name)]
             rankers.update(
                 fit_baselines(data.interactions, data.attributes, names=names, seed=self.config.training.seed)
             )
@@ -278,9 +238,12 @@ class OfflineEvaluation:
             rankers,
             _some(data.relevant, max_users, self.config.training.seed),
             data.seen,
-            options.k,
-            intervals=intervals and options.resamples > 0,
-            resamples=max(options.resamples, 1),
+            options.k if k is None else k,
+            interactions=data.interactions if intervals else None,
+            attributes=data.attributes if intervals else None,
+            reference=reference,
+            intervals=intervals and draws > 0,
+            resamples=max(draws, 1),
             seed=self.config.training.seed,
         )
 
@@ -292,40 +255,6 @@ class OfflineEvaluation:
             return np.stack(list(ranker.scores(users.take(pa.array(codes)))))
 
         return score
-
-    def _judged(self, users: pa.ChunkedArray) -> pa.Array:
-        """The users to judge: all with something relevant, or as many as the configuration allows."""
-        judged = pc.unique(users)
-        limit = self.config.evaluation.max_users
-        if limit is None or len(judged) <= limit:
-            return judged
-        drawn = np.random.default_rng(self.config.training.seed).choice(len(judged), limit, replace=False)
-        return judged.take(pa.array(np.sort(drawn)))
-
-    def _attributes(self, items: KeyedTable) -> ItemAttributes | None:
-        """Ids of the features that describe items, the item key's own left out, as tokens."""
-        key = self.config.data.keys.item
-        described = [
-            output.feature
-            for output in self._encoder.schema.ids
-            if output.side == "item" and self.config.features[output.feature].columns(output.feature) != [key]
-        ]
-        if not described:
-            return None
-        batch = self._encoder.encode_table(items.table, features=described)
-        tokens: list[list[str]] = [[] for _ in range(len(items))]
-        single = [output.feature for output in self._encoder.schema.select(set(described)).single_ids]
-        for column, feature in enumerate(single):
-            for row, identity in enumerate(batch.dense["ids"][:, column].tolist()):
-                if identity:
-                    tokens[row].append(f"{feature}={identity}")
-        for feature, ragged in batch.ragged.items():
-            ends = np.cumsum(ragged.row_lengths)
-            for row, (end, length) in enumerate(zip(ends.tolist(), ragged.row_lengths.tolist(), strict=True)):
-                tokens[row] += [
-                    f"{feature}={identity}" for identity in ragged.values[end - length : end] if identity
-                ]
-        return ItemAttributes.of_tokens(tokens)
 
 
 def flat_metrics(
@@ -339,32 +268,6 @@ def flat_metrics(
         for task, result in rows.tasks.items():
             metrics.update({f"{task}/{name}": one.value for name, one in result.metrics.items()})
     return metrics
-
-
-def _matrix(
-    rows: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int64],
-    values: npt.NDArray[np.float64],
-    shape: tuple[int, int],
-) -> sparse.csr_array:
-    """A CSR matrix; entries of unknown users or items (-1) are left out."""
-    known = (rows >= 0) & (columns >= 0)
-    return sparse.csr_array(sparse.coo_array((values[known], (rows[known], columns[known])), shape=shape))
-
-
-def _seen(lists: pa.ChunkedArray, items: KeyedTable, shape: tuple[int, int]) -> sparse.csr_array:
-    """What the judged users have seen; they have the first codes."""
-    column = lists.combine_chunks()
-    owners = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)
-    positions = items.positions(pc.list_flatten(column))
-    return _matrix(owners, positions, np.ones(len(owners)), shape)
-
-
-def _interactions(
-    users: npt.NDArray[np.int64], items: npt.NDArray[np.int64], shape: tuple[int, int]
-) -> Interactions:
-    known = (users >= 0) & (items >= 0)
-    return Interactions.of(users[known], items[known], n_users=shape[0], n_items=shape[1])
 
 
 def _some(relevant: sparse.csr_array, max_users: int | None, seed: int) -> sparse.csr_array:

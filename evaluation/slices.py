@@ -1,0 +1,249 @@
+"""Metrics by slice: any column or quantiles of it, with intervals, p-values adjusted for their number, and gaps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from evaluation.arrays import BoolArray, FloatArray, IntArray
+from evaluation.errors import DataError, EvaluationError
+from evaluation.metrics.metric import MetricAtK
+from evaluation.metrics.registry import parse_metric
+from evaluation.multiplicity import benjamini_hochberg
+from evaluation.plans import Plan, TaskColumns
+from evaluation.predictions import default_tasks, plan_tasks
+from evaluation.slice_result import SLICE_RESAMPLES, Slice, SliceResult
+from evaluation.tables import Column, Predictions, read_columns
+from evaluation.uncertainty import (
+    DEFAULT_LEVEL,
+    Estimate,
+    bootstrap_p_value,
+    check_bootstrap,
+    estimate_from_draws,
+    resample_weights,
+)
+
+_MISSING = "missing"
+_OTHER = "all others"
+_MOST_VALUES = 20
+_MAIN_METRIC = {"binary": "auc", "regression": "rmse", "multiclass": "accuracy"}
+
+
+def evaluate_slices(
+    predictions: Predictions,
+    by: Sequence[str],
+    *,
+    tasks: Mapping[str, TaskColumns] | None = None,
+    task: str | None = None,
+    metric: str | None = None,
+    user: str | None = None,
+    session: str | None = None,
+    weight: str | None = None,
+    level: float = DEFAULT_LEVEL,
+    resamples: int = SLICE_RESAMPLES,
+    seed: int = 0,
+) -> SliceResult:
+    """One metric within each slice of the rows.
+
+    Args:
+        predictions: The table, as for `evaluate`.
+        by: Columns that cut: "country" by its values (the most frequent 20, the rest together), "price:4" by quarters.
+        tasks: Columns by task name, as for `evaluate`.
+        task: Which of them; may be left out if there is one.
+        metric: The metric; by default AUC, RMSE or accuracy.
+        user: Column of users.
+        session: Column of sessions.
+        weight: Column of row weights.
+        level: Confidence level.
+        resamples: Number of bootstrap resamples.
+        seed: Their seed.
+
+    Returns:
+        The metric by slice. A slice in which it is undefined is listed without a value.
+
+    Raises:
+        DataError: A column is missing, or one that is cut by quantiles holds no numbers.
+        EvaluationError: No columns, several tasks and none chosen, or too few resamples.
+        MetricError: See `evaluate`.
+    """
+    check_bootstrap(level, resamples)
+    if isinstance(by, str) or not by:
+        raise EvaluationError(f"by must be a list of columns that is not empty, got {by!r}.")
+    known = dict(tasks) if tasks is not None else default_tasks(predictions)
+    name = task if task is not None else next(iter(known))
+    if name not in known or (task is None and len(known) > 1):
+        raise EvaluationError(f"Say which task is sliced with task=: {', '.join(known)}.")
+    chosen = known[name]
+    column = parse_metric(metric or _MAIN_METRIC[chosen.type])
+    cuts = [_parse_cut(text) for text in by]
+    needed = [chosen.label, *chosen.score_columns, *(one for one, _ in cuts)]
+    columns = read_columns(
+        predictions, [*needed, *(one for one in (user, session, weight) if one is not None)]
+    )
+    plans, unit, units = plan_tasks(
+        columns,
+        {name: chosen},
+        user=user,
+        session=session,
+        weight=weight,
+        metrics=[column.name],
+        seed=seed,
+    )
+    cutter = _Cutter(
+        plans[name], column, unit, units.n_drawn, list(resample_weights(units.n_drawn, resamples, seed))
+    )
+    groups = {text: slices_of(columns[one], one, parts) for text, (one, parts) in zip(by, cuts, strict=True)}
+    overall = cutter.draw(np.ones(len(unit), dtype=bool))
+    drawn = {
+        (one, value): (rows, cutter.draw(rows))
+        for (one, _), values in zip(cuts, groups.values(), strict=True)
+        for value, rows in values.items()
+    }
+    slices = []
+    for (one, value), (rows, (estimate, draws)) in drawn.items():
+        gap = draws - overall[1]
+        difference = estimate_from_draws(
+            estimate - overall[0], gap, level=level, n=units.n, undefined=column.metric.undefined
+        )
+        slices.append(
+            Slice(
+                one,
+                value,
+                int(rows.sum()),
+                len(np.unique(unit[rows])),
+                cutter.estimate(estimate, draws, level),
+                difference,
+                bootstrap_p_value(gap) if difference.has_interval else float("nan"),
+            )
+        )
+    return SliceResult(
+        name,
+        column.name,
+        cutter.estimate(*overall, level),
+        _adjusted(slices),
+        _gaps({key: found for key, (_, found) in drawn.items()}, level, units.n),
+        level,
+        resamples,
+        units.name,
+    )
+
+
+class _Cutter:
+    """Computes the metric of parts of the rows on the same resamples."""
+
+    def __init__(
+        self, plan: Plan, column: MetricAtK, unit: IntArray, n_units: int, weights: list[FloatArray]
+    ) -> None:
+        self._plan, self._column = plan, column
+        self._unit, self._n_units = unit, n_units
+        self._weights = weights
+
+    def draw(self, rows: BoolArray) -> tuple[float, FloatArray]:
+        """(value, draws [resamples]) of some of the rows; nan where undefined."""
+        part = self._plan.take(rows)
+        if not part.rows.weight.any():
+            return float("nan"), np.full(sum(weight.shape[1] for weight in self._weights), np.nan)
+        resampler = part.resampler(self._column, self._unit[rows], self._n_units)
+        return part.value(self._column), np.concatenate([resampler(weight) for weight in self._weights])
+
+    def estimate(self, value: float, draws: FloatArray, level: float) -> Estimate:
+        """The estimate of a part."""
+        metric = self._column.metric
+        return estimate_from_draws(
+            value,
+            draws,
+            level=level,
+            n=self._n_units,
+            undefined=metric.undefined or "no row counts",
+            is_biased=metric.is_biased,
+        )
+
+
+def _parse_cut(text: str) -> tuple[str, int | None]:
+    name, colon, parts = text.rpartition(":")
+    if not colon or not parts.isdecimal():
+        return text, None
+    if int(parts) < 2:
+        raise EvaluationError(f"{text!r} cuts {name!r} into {parts} parts; it must be at least 2.")
+    return name, int(parts)
+
+
+def slices_of(column: Column, name: str, parts: int | None = None) -> dict[str, BoolArray]:
+    """Cut rows by a column.
+
+    Args:
+        column: Values [n]; missing ones are a slice of their own.
+        name: The column's name, for messages.
+        parts: Number of quantiles; None cuts by value, the rarest values beyond twenty together.
+
+    Returns:
+        Rows [n] by the slice's value, in words; equal quantiles are joined.
+
+    Raises:
+        DataError: Quantiles of something else than numbers.
+    """
+    values = (
+        pd.Series(np.asarray(column)) if not isinstance(column, pd.Series) else column.reset_index(drop=True)
+    )
+    missing = values.isna().to_numpy()
+    found: dict[str, BoolArray] = {}
+    if parts is None:
+        counts = values[~missing].value_counts()
+        kept = list(counts.index[:_MOST_VALUES])
+        order = sorted(kept) if len({type(one) for one in kept}) == 1 else kept
+        for value in order:
+            found[str(value)] = np.asarray((values == value).to_numpy(), dtype=bool)
+        rest = ~missing & ~values.isin(kept).to_numpy()
+        if rest.any():
+            found[_OTHER] = rest
+    else:
+        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+        if (np.isnan(numbers) & ~missing).any():
+            raise DataError(f"Column {name!r} is to be cut into quantiles, but does not hold numbers.")
+        found |= _quantiles(numbers, parts)
+    if missing.any():
+        found[_MISSING] = missing
+    return found
+
+
+def _quantiles(numbers: FloatArray, parts: int) -> dict[str, BoolArray]:
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return {}
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, parts + 1)))
+    if len(edges) == 1:
+        return {f"{edges[0]:g}": numbers == edges[0]}
+    found = {}
+    for place, (low, high) in enumerate(pairwise(edges.tolist())):
+        last = place == len(edges) - 2
+        found[f"{low:g} to {high:g}"] = (numbers >= low) & ((numbers <= high) if last else (numbers < high))
+    return found
+
+
+def _adjusted(slices: Sequence[Slice]) -> tuple[Slice, ...]:
+    adjusted = benjamini_hochberg([one.p_value for one in slices])
+    return tuple(replace(one, adjusted_p=float(value)) for one, value in zip(slices, adjusted, strict=True))
+
+
+def _gaps(
+    drawn: Mapping[tuple[str, str], tuple[float, FloatArray]], level: float, n_units: int
+) -> dict[str, Estimate]:
+    gaps = {}
+    for column in dict.fromkeys(name for name, _ in drawn):
+        values = np.array([value for (name, _), (value, _) in drawn.items() if name == column])
+        draws = np.stack([one for (name, _), (_, one) in drawn.items() if name == column])
+        defined = ~np.isnan(values)
+        if defined.sum() < 2:
+            continue
+        spread = draws[defined].max(axis=0) - draws[defined].min(axis=0)
+        gaps[column] = estimate_from_draws(
+            float(np.ptp(values[defined])),
+            spread,
+            level=level,
+            n=n_units,
+            undefined="a slice is empty",
+            is_biased=True,
+        )
+    return gaps
