@@ -19,6 +19,7 @@ from easyrec.export.manifest import MANIFEST
 
 CONFIG, MODEL, FEATURES, CANDIDATES, EXAMPLES = "config.yaml", "model", "features", "candidates", "examples"
 USERS = "users/users.parquet"
+MAPPED_USERS = "users/users"
 LITERT = "litert"
 RUN_BUNDLE = "bundle"
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from easyrec.errors import DataError
 from easyrec.export.inputs import Tensors, to_tensors
 from easyrec.export.manifest import InputEntry
+from easyrec.export.tables import is_unicode
 from easyrec.features.inputs import MISSING_INT, Kind
 
 _MISSING: Mapping[Kind, Any] = {"string": "", "int": MISSING_INT, "float": np.nan}
@@ -51,13 +52,13 @@ def row_tensors(values: Mapping[str, Any], entries: Sequence[InputEntry]) -> Ten
 
 def _plain(value: Any, entry: InputEntry) -> npt.NDArray[Any] | None:
     """The array of a value, or None where a table has to decide."""
-    kind, types = entry.kind, _PLAIN[entry.kind]
+    kind = entry.kind
     if entry.part != "values":
         return None
     if not entry.list:
         if value is None:
             value = _MISSING[kind]
-        elif type(value) not in types or (kind == "int" and not -_LARGEST <= value <= _LARGEST):
+        elif not _is_plain(value, kind):
             return None
         array = np.empty(1, _DTYPES[kind])
         array[0] = value
@@ -70,10 +71,18 @@ def _plain(value: Any, entry: InputEntry) -> npt.NDArray[Any] | None:
     for place, one in enumerate(value):
         if one is None:
             one = _MISSING[kind]
-        elif type(one) not in types or (kind == "int" and not -_LARGEST <= one <= _LARGEST):
+        elif not _is_plain(one, kind):
             return None
         found[0, place] = one
     return found
+
+
+def _is_plain(value: Any, kind: Kind) -> bool:
+    if type(value) not in _PLAIN[kind]:
+        return False
+    if kind == "int":
+        return bool(-_LARGEST <= value <= _LARGEST)
+    return kind == "float" or is_unicode(value)
 
 
 def _through_a_table(values: Mapping[str, Any], entries: Sequence[InputEntry]) -> Tensors:
@@ -85,5 +94,5 @@ def _one(value: Any, name: str) -> pa.Array:
     """A column of one value."""
     try:
         return pa.array([value], from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
         raise DataError(f"the value {value!r} of {name!r} cannot be used: {error}") from error

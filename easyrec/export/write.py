@@ -23,10 +23,11 @@ from easyrec.export.content import describe_items
 from easyrec.export.encoded import ENCODED, write_encoded
 from easyrec.export.examples import LITERT_TOLERANCE, choose_examples, replay_examples, write_examples
 from easyrec.export.folder import replace_folder
-from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, LITERT, MODEL, USERS
+from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, FEATURES, LITERT, MAPPED_USERS, MODEL, USERS
 from easyrec.export.litert.convert import write_litert
 from easyrec.export.litert.functions import load_runtime
 from easyrec.export.manifest import HistoryEntry, Manifest, text_hash, write_manifest
+from easyrec.export.mapped import MappedTable
 from easyrec.export.ranking import Ranker
 from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, Predictions
 from easyrec.export.segments import segment_popularity, write_segments
@@ -92,7 +93,9 @@ def write_bundle(
             _describe_candidates(folder / CANDIDATES, candidates, users, config)
         if users is not None and keys.user is not None and config.export.users:
             (folder / USERS).parent.mkdir()
-            KeyedTable(users, keys.user).write(folder / USERS)
+            known = KeyedTable(users, keys.user)
+            known.write(folder / USERS)
+            MappedTable.write_files(known, folder / MAPPED_USERS)
         rows = choose_examples(examples, functions.inputs, config.export.signature_examples)
         write_examples(folder / EXAMPLES, rows, _trained_scores(encoder, network, rows))
         manifest = Manifest(

@@ -16,6 +16,7 @@ from typing import Literal
 
 from easyrec.errors import BundleError, EasyRecError, nearest
 from serving.models.served import ServedModel, load_served_model
+from serving.models.shadow import ShadowRecord, ShadowTraffic
 
 State = Literal["active", "previous", "ready", "failed"]
 Listener = Callable[[str, ServedModel], None]
@@ -65,6 +66,7 @@ class ModelHub:
         self._versions: dict[str, _Versions] = {}
         self._active: Mapping[str, ServedModel] = {}
         self._failed: dict[Path, VersionInfo] = {}
+        self._shadows: Mapping[str, ShadowTraffic] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="model-loader")
@@ -130,6 +132,14 @@ class ModelHub:
         path = Path(path)
         try:
             model = self._load(path)
+            # It can be found before the listeners bring it up to date, so that what changes meanwhile reaches it too.
+            before = self._keep(model)
+            try:
+                for listener in self._listeners:
+                    listener(model.name, model)
+            except BaseException:
+                self._let_go(model, before)
+                raise
         except EasyRecError as error:
             with self._lock:
                 self._failed[path] = VersionInfo(path.name, "", "failed", path, error=str(error))
@@ -137,10 +147,6 @@ class ModelHub:
             raise
         with self._lock:
             self._failed.pop(path, None)
-            versions = self._versions.setdefault(model.name, _Versions())
-            versions.models[model.version] = model
-        for listener in self._listeners:
-            listener(model.name, model)
         if activate:
             self.activate(model.name, model.version)
         return model
@@ -152,19 +158,15 @@ class ModelHub:
             BundleError: It is not loaded.
         """
         with self._lock:
-            versions = self._versions.get(name)
-            if versions is None or version not in versions.models:
-                known = [] if versions is None else list(versions.models)
-                raise BundleError(
-                    f"version {version!r} of the model {name!r} is not loaded; loaded are "
-                    f"{', '.join(known) or 'none'}.{nearest(version, known)}"
-                )
-            model, before = versions.models[version], self._active.get(name)
+            model, before = self._loaded(name, version), self._active.get(name)
+            versions = self._versions[name]
             if before is model:
                 return model
             self._active = {**self._active, name: model}
-            if before is not None:
-                for old in [old for old in versions.models if old not in (version, before.version)]:
+            if before is not None and before.version != version:
+                shadow = self._shadows.get(name)
+                kept = {version, before.version, shadow.model.version if shadow else ""}
+                for old in [old for old in versions.models if old not in kept]:
                     del versions.models[old]
                 versions.previous = before.version
         _LOG.info("version %s of the model %s is active", version, name)
@@ -182,9 +184,71 @@ class ModelHub:
                 raise BundleError(f"the model {name!r} has no previous version to go back to")
             return self.activate(name, versions.previous)
 
+    # Shadows
+
+    def shadow(self, name: str) -> ShadowTraffic | None:
+        """The version that is tried beside the active one, if there is one; no lock is taken."""
+        return self._shadows.get(name)
+
+    def set_shadow(
+        self, name: str, version: str, percent: float, write: Callable[[ShadowRecord], None]
+    ) -> ShadowTraffic:
+        """Lets a loaded version score a share of the requests; see `ShadowTraffic`.
+
+        Args:
+            name: Name of the model.
+            version: A loaded version of it.
+            percent: Share of the requests, above 0, at most 100.
+            write: Takes what was scored, such as a `ShadowLog`.
+
+        Raises:
+            BundleError: The version is not loaded, or `percent` is no share.
+        """
+        if not 0 < percent <= 100:
+            raise BundleError(f"percent must be above 0 and at most 100, got {percent}")
+        with self._lock:
+            shadow = ShadowTraffic(lambda: self.active(name), self._loaded(name, version), percent, write)
+            self.clear_shadow(name)
+            self._shadows = {**self._shadows, name: shadow}
+        return shadow
+
+    def clear_shadow(self, name: str) -> None:
+        """Ends the shadow of a model, if it has one."""
+        with self._lock:
+            shadow = self._shadows.get(name)
+            self._shadows = {key: one for key, one in self._shadows.items() if key != name}
+        if shadow is not None:
+            shadow.close()
+
     def close(self) -> None:
-        """Waits for what is being loaded, and loads no more."""
+        """Waits for what is being loaded or scored beside, and takes no more."""
         self._loader.shutdown()
+        for name in list(self._shadows):
+            self.clear_shadow(name)
+
+    def _keep(self, model: ServedModel) -> ServedModel | None:
+        """Adds a version; returns the one of the same name and version that it replaces."""
+        with self._lock:
+            versions = self._versions.setdefault(model.name, _Versions())
+            before = versions.models.get(model.version)
+            versions.models[model.version] = model
+            return before
+
+    def _let_go(self, model: ServedModel, before: ServedModel | None) -> None:
+        with self._lock:
+            del self._versions[model.name].models[model.version]
+            if before is not None:
+                self._versions[model.name].models[model.version] = before
+
+    def _loaded(self, name: str, version: str) -> ServedModel:
+        versions = self._versions.get(name)
+        if versions is None or version not in versions.models:
+            known = [] if versions is None else list(versions.models)
+            raise BundleError(
+                f"version {version!r} of the model {name!r} is not loaded; loaded are "
+                f"{', '.join(known) or 'none'}.{nearest(version, known)}"
+            )
+        return versions.models[version]
 
     def _state(self, model: ServedModel, version: str) -> State:
         active = self._active.get(model.name)

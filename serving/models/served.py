@@ -27,8 +27,9 @@ from easyrec.errors import BundleError, DataError, SchemaError, nearest
 from easyrec.export.candidates import Candidates
 from easyrec.export.encoded import ENCODED, check_encoded, read_encoded, sample_rows
 from easyrec.export.examples import LITERT_TOLERANCE, TOLERANCE, replay_examples
-from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, USERS, find_bundle
+from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, MAPPED_USERS, USERS, find_bundle
 from easyrec.export.manifest import Manifest, read_manifest, verify_files
+from easyrec.export.mapped import MappedTable
 from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Predictions, Runtime
 from easyrec.export.tables import KeyedTable
 from easyrec.features.batch import EncodedBatch
@@ -37,6 +38,7 @@ from serving.models.histories import Histories
 from serving.models.runtimes import RuntimeChoice, load_runtime
 
 _WARM_UP_ROWS = (1, 500)
+_UNUSABLE = (pa.ArrowException, OverflowError, UnicodeEncodeError)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class ServedModel:
 
     @cached_property
     def config(self) -> PipelineConfig:
-        """The resolved configuration it was trained with."""
+        """The resolved configuration it was trained with; read when the model is loaded."""
         return load_config(self.folder / CONFIG)
 
     @property
@@ -230,7 +232,11 @@ class ServedModel:
         return self._runtime.predict(table)
 
     def warm_up(self) -> None:
-        """Runs everything once, so that the first request is as fast as the others."""
+        """Runs everything once, so that the first request is as fast as the others.
+
+        What is read lazily is read here: later, another bundle may lie in the folder.
+        """
+        _ = self.histories
         if self._catalogue is None:
             return
         user = self.user({})
@@ -275,7 +281,9 @@ def load_served_model(
             rows = sample_rows(table.table)
             check_encoded(encoded, rows, computing.encode_items(table.rows(rows)))
         catalogue = Catalogue(candidates, encoded)
-    users = KeyedTable.read(folder / USERS, user) if user and (folder / USERS).exists() else None
+    users = (
+        MappedTable.open_files(folder / MAPPED_USERS, user) if user and (folder / USERS).exists() else None
+    )
     model = ServedModel(folder, manifest, name, computing, catalogue, users)
     model.warm_up()
     return model
@@ -299,11 +307,11 @@ def _item_rows(rows: Mapping[Any, Mapping[str, Any]], schema: pa.Schema, key: st
 def _typed(values: list[Any], items: list[Any], field: pa.Field) -> pa.Array:
     try:
         return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except _UNUSABLE:
         for item, value in zip(items, values, strict=True):
             try:
                 pa.array([value], field.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+            except _UNUSABLE as error:
                 raise DataError(
                     f"item {item!r}: {field.name!r} takes {field.type}, got {value!r} ({error})"
                 ) from error

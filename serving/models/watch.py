@@ -1,0 +1,122 @@
+"""Looks for new bundles in folders and has them loaded.
+
+A watched folder is a run, a bundle, or holds some, such as one sub-folder a version. A bundle that appears or changes
+is loaded once it has stayed the same for a whole interval, so that one that is still being copied is left alone; one
+that was refused is tried again when it has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+from typing import TypeAlias
+
+from easyrec.errors import EasyRecError
+from easyrec.export.layout import RUN_BUNDLE
+from easyrec.export.manifest import MANIFEST, read_manifest
+from serving.models.hub import ModelHub
+from serving.models.served import ServedModel
+
+# Files, bytes, latest change in nanoseconds, and which manifest it is.
+Signature: TypeAlias = tuple[int, int, int, int]
+
+_LOG = logging.getLogger(__name__)
+
+
+class FolderWatcher:
+    """Watches folders on a thread of its own.
+
+    Args:
+        hub: Where bundles are loaded.
+        folders: What to watch.
+        interval: Seconds between looks.
+    """
+
+    def __init__(self, hub: ModelHub, folders: Iterable[str | Path], interval: float = 10.0) -> None:
+        self._hub = hub
+        self._folders = [Path(folder) for folder in folders]
+        self._interval = interval
+        self._seen: dict[Path, Signature] = {}
+        self._settling: dict[Path, Signature] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins; bundles that are there now are taken to be known."""
+        self._seen = self._signatures()
+        self._thread = threading.Thread(target=self._run, name="model-watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, and waits for the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> list[Future[ServedModel]]:
+        """Looks once; what is new and has settled is being loaded, oldest version first."""
+        found = self._signatures()
+        settled = [
+            path
+            for path, seen in found.items()
+            if seen != self._seen.get(path) and seen == self._settling.get(path)
+        ]
+        self._settling = found
+        self._seen = {path: seen for path, seen in self._seen.items() if path in found}
+        self._seen |= {path: found[path] for path in settled}
+        return [self._load(path) for path in sorted(settled, key=_version)]
+
+    def _load(self, path: Path) -> Future[ServedModel]:
+        _LOG.info("a new bundle in %s is being loaded", path)
+        return self._hub.load(path)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            for future in self.look():
+                try:
+                    future.result()
+                except (EasyRecError, CancelledError):
+                    continue  # the hub has logged it, and keeps why
+
+    def _signatures(self) -> dict[Path, Signature]:
+        signatures = {}
+        for folder in self._folders:
+            for path in _bundles(folder):
+                try:
+                    signatures[path] = _signature(path)
+                except OSError:  # it is being moved or removed; the next look will tell
+                    continue
+        return signatures
+
+
+def _bundles(folder: Path) -> list[Path]:
+    """The bundles that a folder is or holds."""
+    try:
+        below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+    places = [folder, folder / RUN_BUNDLE, *below, *(path / RUN_BUNDLE for path in below)]
+    return [path for path in dict.fromkeys(places) if (path / MANIFEST).is_file()]
+
+
+def _signature(bundle: Path) -> Signature:
+    states = [path.stat() for path in bundle.rglob("*") if path.is_file()]
+    manifest = (bundle / MANIFEST).stat()
+    return (
+        len(states),
+        sum(one.st_size for one in states),
+        max(one.st_mtime_ns for one in states),
+        manifest.st_ino,
+    )
+
+
+def _version(bundle: Path) -> tuple[str, str]:
+    """What bundles are sorted by; one that cannot be read comes first, to be refused."""
+    try:
+        manifest = read_manifest(bundle)
+    except EasyRecError:
+        return "", bundle.name
+    return manifest.created, manifest.version
