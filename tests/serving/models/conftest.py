@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from easyrec.export.litert.engine import available
 from serving.models.served import ServedModel, load_served_model
 
 
@@ -28,31 +29,44 @@ def _tiny() -> ModuleType:
 tiny = _tiny()
 
 
+def _exported(folder: Path, model: dict[str, Any], every: bool) -> Any:
+    """A model of the tiny pipeline, exported for both runtimes where this machine has them."""
+    trained = tiny.make_trained(model, every=every)
+    config = trained.config.model_copy(
+        update={"export": trained.config.export.model_copy(update={"litert": available()})}
+    )
+    tiny.make_bundle(tiny.Trained(config, trained.encoder, trained.network), folder / "bundle")
+    return tiny.Exported(trained, folder, tiny.load(folder))
+
+
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A DeepFM with all features, exported."""
-    trained = tiny.make_trained({"type": "deepfm", "hidden_units": [8]}, every=True)
-    folder = tmp_path_factory.mktemp("films")
-    tiny.make_bundle(trained, folder / "bundle")
-    return tiny.Exported(trained, folder, tiny.load(folder))
+    """A DeepFM with all features."""
+    return _exported(tmp_path_factory.mktemp("films"), {"type": "deepfm", "hidden_units": [8]}, every=True)
 
 
 @pytest.fixture(scope="session")
 def towers(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A two-tower model, exported."""
-    trained = tiny.make_trained({"type": "two_tower", "hidden_units": [8], "output_dim": 3})
-    folder = tmp_path_factory.mktemp("towers")
-    tiny.make_bundle(trained, folder / "bundle")
-    return tiny.Exported(trained, folder, tiny.load(folder))
+    """A two-tower model."""
+    model = {"type": "two_tower", "hidden_units": [8], "output_dim": 3}
+    return _exported(tmp_path_factory.mktemp("towers"), model, every=False)
+
+
+@pytest.fixture(params=["tensorflow", "litert"])
+def runtime(request: pytest.FixtureRequest) -> str:
+    """Each runtime."""
+    if request.param == "litert" and not available():
+        pytest.skip("it comes with the extra `litert`")
+    return str(request.param)
 
 
 @pytest.fixture
-def served(films: Any) -> ServedModel:
+def served(films: Any, runtime: Any) -> ServedModel:
     """The DeepFM, served; each test may change its items."""
-    return load_served_model(films.folder)
+    return load_served_model(films.folder, runtime)
 
 
 @pytest.fixture
-def towers_served(towers: Any) -> ServedModel:
+def towers_served(towers: Any, runtime: Any) -> ServedModel:
     """The two-tower model, served."""
-    return load_served_model(towers.folder)
+    return load_served_model(towers.folder, runtime)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from easyrec.errors import DataError, SchemaError
-from serving.models.served import ServedModel
+from easyrec.config.features import History, SequenceFeature
+from easyrec.errors import BundleError, DataError, SchemaError
+from easyrec.export.litert.engine import available
+from easyrec.export.manifest import read_manifest, write_manifest
+from serving.models.histories import Histories
+from serving.models.served import ServedModel, load_served_model
 
 
 def test_scores_are_those_of_the_bundle(films: Any, served: ServedModel) -> None:
@@ -104,3 +114,68 @@ def test_vectors_find_items(towers_served: ServedModel) -> None:
     mask = np.zeros(10, bool)
     mask[[5, 9]] = True
     assert towers_served.search(vector, 2, mask)[0].tolist() == [9]
+
+
+def test_the_runtime_is_chosen(films: Any, runtime: Any, served: ServedModel) -> None:
+    assert served.runtime == runtime
+    assert repr(served) == f"ServedModel('films', version='7', runtime='{runtime}')"
+    assert load_served_model(films.folder).runtime == ("litert" if available() else "tensorflow")
+    with pytest.raises(BundleError, match=r"runtime must be one of auto, tensorflow, litert, got 'onnx'"):
+        load_served_model(films.folder, "onnx")  # type: ignore[arg-type]
+
+
+def test_a_runtime_whose_scores_differ_is_refused(films: Any, runtime: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(films.folder / "bundle", tmp_path / "bundle")
+    path = folder / "examples" / "scores.parquet"
+    scores = pq.read_table(path)["liked"].to_numpy().copy()
+    scores[3] += 2e-4
+    pq.write_table(pa.table({"liked": scores}), path)
+    write_manifest(folder, read_manifest(folder))
+    with pytest.raises(BundleError, match="stored examples: 'liked' of row 3"):
+        load_served_model(folder, runtime)
+
+
+@pytest.mark.parametrize("every", ["litert", "modules"])
+def test_tensorflow_is_imported_by_its_own_runtime_only(films: Any, every: str) -> None:
+    if every == "litert" and not available():
+        pytest.skip("it comes with the extra `litert`")
+    code = {
+        "modules": "import serving.models.hub, serving.models.watch, serving.models.litert_runtime",
+        "litert": f"""
+from serving.models.served import load_served_model
+model = load_served_model({str(films.folder)!r}, "litert")
+model.put_items({{"new": {{"genres": "g1|g2"}}}})
+print(model.score(model.user({{"user_id": 103}}), model.catalogue.rows(["m1", "new"])))
+""",
+    }[every]
+    probe = f"{code}\nimport sys\nassert not {{'tensorflow', 'keras'}} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_served_does_not_change_with_its_folder(films: Any, runtime: Any, tmp_path: Path) -> None:
+    """As when a run is exported again into the same folder, or an old version is deleted."""
+    folder = shutil.copytree(films.folder / "bundle", tmp_path / "bundle")
+    model = load_served_model(folder, runtime)
+    user = {"user_id": 103, "recent": ["m1"]}
+    before = model.score(model.user(user), np.arange(9))["liked"]
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(model.score(model.user(user), np.arange(9))["liked"], before)
+    assert model.known_user(103) is not None
+    assert model.config.name == "films"
+    assert model.catalogue.properties(np.array([4]), ["title"]) == [{"title": "Movie 4"}]
+    assert model.history_columns(["m1"]) == {"recent": ["m1"]}
+
+
+def test_histories_follow_the_conditions_of_training(served: ServedModel) -> None:
+    feature = served.config.features["recent"]
+    assert isinstance(feature, SequenceFeature)
+    history = feature.model_copy(update={"history": History(of="movie_id", where="rating >= 4", last=2)})
+    config = served.config.model_copy(update={"features": {**served.config.features, "recent": history}})
+    histories = Histories(served.manifest, config)
+    items, ratings = ["m1", "m2", "m3", "m4"], [5, 3, None, 4]
+    assert histories.event_columns == {"rating"}
+    assert histories(served.catalogue, items, {"rating": ratings}) == {"recent": ["m1", "m4"]}
+    assert histories(served.catalogue, items) == {"recent": ["m3", "m4"]}
+    with pytest.raises(SchemaError, match="'rating' has 1 values for 4 items"):
+        histories(served.catalogue, items, {"rating": [1]})
