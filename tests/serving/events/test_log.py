@@ -111,7 +111,7 @@ def test_a_full_disk_loses_nothing_that_was_accepted_and_keeps_nothing_that_was_
 
     monkeypatch.setattr(log_module.os, "write", full)
     for _ in range(3):
-        with pytest.raises(LogError, match="cannot be written to .*No space left"):
+        with pytest.raises(LogError, match=r"cannot be written to .*No space left"):
             log.append(lines(2, 3), NOW)
     monkeypatch.undo()
     log.append(lines(4), NOW)

@@ -102,9 +102,8 @@ def test_many_senders_at_once(make, tmp_path):
 
     def send(number: int) -> None:
         for turn in range(20):
-            accepted.append(
-                writer.write([event(f"{number}-{turn}"), event(f"shared-{turn}")]).result(10).accepted
-            )
+            written = writer.write([event(f"{number}-{turn}"), event(f"shared-{turn}")]).result(10)
+            accepted.append(written.accepted)
 
     threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
     for thread in threads:

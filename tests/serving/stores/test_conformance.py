@@ -168,7 +168,7 @@ def test_many_threads_write_and_read(store):
             for turn in range(10):
                 store.append([click(f"{number}-{turn}", f"i{number}", NOW + turn, f"u{number}")])
                 assert len(store.read(f"u{number}", None).behaviours) == turn + 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 the main thread reports it
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
