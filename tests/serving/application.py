@@ -24,9 +24,10 @@ from tests.serving.world import KnownModel
 
 ROOT = Path(__file__).parents[2]
 SERVE = """
+import runpy
 import serving.service
-from tests.serving.world import KnownModel
-serving.service.load_served_model = lambda path, **options: KnownModel(path)
+known = runpy.run_path("tests/serving/world.py")["KnownModel"]
+serving.service.load_served_model = lambda path, **options: known(path)
 from easyrec.cli.main import main
 main()
 """
