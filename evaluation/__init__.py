@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from evaluation.protocol import rank_full_catalogue
     from evaluation.ranking import evaluate_ranking
     from evaluation.ranking_result import RankingResult
+    from evaluation.rates import rate_baselines
     from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
-    from evaluation.results import EvaluationResult, TaskResult
+    from evaluation.results import BaselineResult, EvaluationResult, TaskResult
     from evaluation.slice_result import Slice, SliceResult
     from evaluation.slices import evaluate_slices
     from evaluation.uncertainty import Estimate, PairedDifference
@@ -51,6 +52,7 @@ __all__ = [
     "BASELINES",
     "METRICS",
     "Baseline",
+    "BaselineResult",
     "Candidates",
     "Compared",
     "Comparison",
@@ -115,6 +117,7 @@ __all__ = [
     "r2",
     "rank_full_catalogue",
     "ranked_rows",
+    "rate_baselines",
     "recall",
     "register_metric",
     "rmse",
@@ -216,6 +219,7 @@ _NAMES_OF = {
     "protocol": ("rank_full_catalogue",),
     "ranking": ("evaluate_ranking",),
     "ranking_result": ("RankingResult",),
+    "rates": ("rate_baselines",),
     "report": (
         "Example",
         "RecommendedItem",
@@ -223,6 +227,7 @@ _NAMES_OF = {
         "write_report",
     ),
     "results": (
+        "BaselineResult",
         "EvaluationResult",
         "TaskResult",
     ),

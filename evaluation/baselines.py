@@ -159,9 +159,48 @@ class CoOccurrenceBaseline:
         self._similar = _nearest(unit, self.neighbours)
         return self
 
+    @property
+    def similar(self) -> SparseRows:
+        """CSR [items, items]: the cosine of each item's nearest neighbours."""
+        return self._similar
+
     def scores(self, users: IntArray) -> FloatArray:
         """See `Baseline.scores`."""
         return np.asarray((self._taste[users] @ self._similar).toarray())
+
+
+class LastItemBaseline:
+    """Items that are often in the same histories as the one item the user took last.
+
+    What a session-based model must beat. Similarity as in `CoOccurrenceBaseline`; "last" by time, or the last in the
+    data where times are unknown.
+
+    Args:
+        neighbours: Number of neighbours kept per item.
+        history: A user's latest interactions that similarity is counted from.
+    """
+
+    def __init__(self, neighbours: int = 100, history: int = 300) -> None:
+        self._similarity = CoOccurrenceBaseline(neighbours, history)
+        self._last = np.empty(0, dtype=np.int64)
+        self._n_items = 0
+
+    def fit(self, interactions: Interactions, items: ItemAttributes | None = None) -> Self:
+        """Find each user's last item and the neighbours of every item."""
+        self._similarity.fit(interactions)
+        self._n_items = interactions.n_items
+        self._last = np.full(interactions.n_users, -1, dtype=np.int64)
+        latest = _latest(interactions, 1)
+        self._last[latest.users] = latest.items
+        return self
+
+    def scores(self, users: IntArray) -> FloatArray:
+        """See `Baseline.scores`; 0 for a user without history."""
+        last = self._last[users]
+        result = np.zeros((len(users), self._n_items))
+        known = last >= 0
+        result[known] = self._similarity.similar[last[known]].toarray()
+        return result
 
 
 BASELINES: Mapping[str, Callable[[int], Baseline]] = MappingProxyType(
@@ -171,6 +210,7 @@ BASELINES: Mapping[str, Callable[[int], Baseline]] = MappingProxyType(
         "recent_popularity": lambda seed: RecentPopularityBaseline(),
         "content_based": lambda seed: ContentBaseline(),
         "co_occurrence": lambda seed: CoOccurrenceBaseline(),
+        "last_item": lambda seed: LastItemBaseline(),
     }
 )
 """Baselines by name, each made from a seed."""
@@ -188,8 +228,8 @@ def fit_baselines(
     Args:
         interactions: The training interactions; nothing from the evaluation period.
         items: Attributes of the items.
-        names: Which of `BASELINES`; by default all that the data allows (recent popularity needs times,
-            content-based needs attributes).
+        names: Which of `BASELINES`; by default all that the data allows (recent popularity and the last
+            item need times, content-based needs attributes).
         seed: Seed of the random baseline.
 
     Returns:
@@ -201,6 +241,7 @@ def fit_baselines(
     lacking = {
         "recent_popularity": interactions.times is None,
         "content_based": items is None,
+        "last_item": interactions.times is None,
     }
     chosen = [name for name in BASELINES if not lacking.get(name)] if names is None else list(names)
     for name in chosen:

@@ -18,6 +18,7 @@ from evaluation.plans import Draws, Groups, MetricNames, Plan, TaskColumns, draw
 from evaluation.results import EvaluationResult, TaskResult, Unit
 from evaluation.streaming import STREAMED_ROWS, evaluate_file, rows_in_file
 from evaluation.tables import Column, Predictions, column_names, read_columns
+from evaluation.task_baselines import baseline_plans, baseline_results
 from evaluation.uncertainty import DEFAULT_LEVEL, Estimate, check_bootstrap, estimate_from_draws
 
 Duplicates: TypeAlias = Literal["keep", "first", "last", "error"]
@@ -40,6 +41,7 @@ def evaluate(
     weight: str | None = None,
     metrics: MetricNames = None,
     duplicates: Duplicates = "keep",
+    baselines: Mapping[str, Mapping[str, str]] | None = None,
     intervals: bool = True,
     level: float = DEFAULT_LEVEL,
     resamples: int = DEFAULT_RESAMPLES,
@@ -62,7 +64,9 @@ def evaluate(
             probabilities are left out, and said to be, where scores are none.
         duplicates: What becomes of rows with the same user and item: "keep" all (and say how many there are), keep
             the "first" or the "last" of each, or raise an "error".
-        intervals: Whether to compute intervals.
+        baselines: By task, columns of what simple baselines predict, by name. "constant" and (with `item`) "item_rate"
+            are learned from the judged rows where they are not given (see `rates`); an empty mapping for no baselines.
+        intervals: Whether to compute intervals, and baselines along with them.
         level: Confidence level.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
@@ -98,13 +102,31 @@ def evaluate(
             resamples=resamples if intervals else 0,
             seed=seed,
         )
-    columns = _columns(predictions, chosen, [user, session, item, weight])
+    given = [column for one in (baselines or {}).values() for column in one.values()]
+    columns = _columns(predictions, chosen, [user, session, item, weight, *given])
     columns, notes = _without_duplicates(columns, user, item, duplicates)
     plans, unit, units = plan_tasks(
         columns, chosen, user=user, session=session, weight=weight, metrics=metrics, seed=seed
     )
-    draws = draw_metrics(plans, unit, units.n_drawn, resamples, seed) if intervals and units.n > 1 else {}
-    results = {name: task_result(plan, draws, level, units.n, notes) for name, plan in plans.items()}
+    others = {
+        name: baseline_plans(plan, columns, item, (baselines or {}).get(name, {}), seed)
+        for name, plan in plans.items()
+        if intervals and (baselines is None or name in baselines)
+    }
+    everything = {
+        one.name: one for group in ({"": plans}, others) for part in group.values() for one in part.values()
+    }
+    draws = (
+        draw_metrics(everything, unit, units.n_drawn, resamples, seed) if intervals and units.n > 1 else {}
+    )
+    results = {}
+    for name, plan in plans.items():
+        result = task_result(plan, draws, level, units.n, notes)
+        values = {metric: one.value for metric, one in result.metrics.items()}
+        beside = baseline_results(
+            plan, others.get(name, {}), values, draws, unit, units.n_drawn, units.n, level
+        )
+        results[name] = replace(result, baselines=beside)
     return EvaluationResult(
         results, units.name, units.n, level, resamples if intervals else 0, seed, units.n_grouped
     )
@@ -343,8 +365,3 @@ def _notes(plan: Plan) -> list[str]:
             "over the whole catalogue."
         )
     return notes
-
-
-def with_notes(result: TaskResult, *notes: str) -> TaskResult:
-    """The result with further notes."""
-    return replace(result, notes=(*result.notes, *notes))

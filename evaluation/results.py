@@ -8,13 +8,33 @@ from typing import Any, Literal, TypeAlias
 from evaluation.curves import BinaryCurves
 from evaluation.metrics.registry import parse_metric
 from evaluation.metrics.thresholds import Decisions
-from evaluation.render import TextTable, common_decimals, interval_text, number, percent
-from evaluation.uncertainty import Estimate, finite_or_none
+from evaluation.render import TextTable, common_decimals, decimals_for, interval_text, number, percent
+from evaluation.uncertainty import Estimate, PairedDifference, finite_or_none
 
 TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
 Unit: TypeAlias = Literal["user", "session", "row"]
 
 SCHEMA = "easyrec.evaluation/1"
+
+
+@dataclass(frozen=True)
+class BaselineResult:
+    """What a baseline reaches on the same rows.
+
+    Attributes:
+        metrics: Estimates by metric name.
+        differences: Model minus baseline by metric name; empty without intervals.
+    """
+
+    metrics: Mapping[str, Estimate]
+    differences: Mapping[str, PairedDifference] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {
+            "metrics": {name: one.to_dict() for name, one in self.metrics.items()},
+            "differences": {name: one.to_dict() for name, one in self.differences.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -33,6 +53,7 @@ class TaskResult:
         curves: Points of ROC, precision-recall, calibration and histogram, for binary tasks with both classes.
         decisions: Confusion counts of a binary task, by how the threshold was chosen: "default" (0.5, only where
             scores are probabilities) and "best" (the highest F1).
+        baselines: What simple baselines reach on the same rows, by name.
     """
 
     name: str
@@ -45,6 +66,7 @@ class TaskResult:
     notes: tuple[str, ...] = ()
     curves: BinaryCurves | None = field(default=None, repr=False)
     decisions: Mapping[str, Decisions] = field(default_factory=dict)
+    baselines: Mapping[str, BaselineResult] = field(default_factory=dict)
 
     def table(self) -> TextTable:
         """One line per metric: value, interval, which direction is better, meaning."""
@@ -60,6 +82,19 @@ class TaskResult:
         level = next((one.level for one in self.metrics.values() if one.has_interval), None)
         title = "interval" if level is None else f"{percent(level)} interval"
         return TextTable([self.name, "value", title, "better", "meaning"], rows, frozenset({0, 3, 4}))
+
+    def baseline_table(self) -> TextTable:
+        """One line a metric: the model, each baseline, and the model's lead over the last (strongest) baseline."""
+        names = list(self.baselines)
+        last = self.baselines[names[-1]]
+        rows = []
+        for metric, estimate in self.metrics.items():
+            one = [estimate, *(self.baselines[name].metrics[metric] for name in names)]
+            decimals = decimals_for([estimate])
+            gap = last.differences.get(metric)
+            lead = "–" if gap is None else interval_text(gap.difference, decimals, signed=True)
+            rows.append([metric, *(number(value.value, decimals) for value in one), lead])
+        return TextTable([self.name, "model", *names, f"model minus {names[-1]}, interval"], rows)
 
     def decision_table(self) -> TextTable:
         """Confusion counts and rates at each threshold of `decisions`."""
@@ -103,6 +138,7 @@ class TaskResult:
             "notes": list(self.notes),
             "curves": self.curves.to_dict() if self.curves else None,
             "decisions": {name: one.to_dict() for name, one in self.decisions.items()},
+            "baselines": {name: one.to_dict() for name, one in self.baselines.items()},
         }
 
 
@@ -171,8 +207,10 @@ class EvaluationResult:
         Returns:
             ``{"schema": "easyrec.evaluation/1", "unit", "n_units", "level", "resamples", "seed", "tasks": {name:
             {"type", "n_rows", "label_mean", "score_mean", "metrics": {name: {"value", "low", "high", "level", "n",
-            "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None, "decisions": {..}}}}``.
-            Numbers that do not exist are None, never NaN. A name is only ever added within one schema version.
+            "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None, "decisions": {..},
+            "baselines": {name: {"metrics": {..}, "differences": {..}}}}}}``.
+
+        Numbers that do not exist are None, never NaN. A name is only ever added within one schema version.
         """
         return {
             "schema": SCHEMA,
@@ -189,6 +227,8 @@ class EvaluationResult:
         parts = []
         for task in self.tasks.values():
             parts.append(f"### {task.name} ({task.type})\n\n{task.facts()}.\n\n{task.table().to_markdown()}")
+            if task.baselines:
+                parts.append(task.baseline_table().to_markdown())
             if task.decisions:
                 parts.append(task.decision_table().to_markdown())
             parts += [f"- {note}" for note in task.remarks()]
@@ -199,6 +239,7 @@ class EvaluationResult:
         parts = []
         for task in self.tasks.values():
             parts.append(f"{task.name} ({task.type}): {task.facts()}\n\n{task.table().to_text()}")
+            parts += [task.baseline_table().to_text()] if task.baselines else []
             parts += [f"Note: {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()])
 
@@ -207,5 +248,6 @@ class EvaluationResult:
         for task in self.tasks.values():
             title = escape(f"{task.name} ({task.type}): {task.facts()}")
             parts.append(f"<p><b>{title}</b></p>{task.table().to_html()}")
+            parts += [task.baseline_table().to_html()] if task.baselines else []
             parts += [f"<p>{escape(note)}</p>" for note in task.remarks()]
         return "".join([*parts, f"<p>{escape(self.method())}</p>"])

@@ -25,6 +25,7 @@ from easyrec.export.runtime import Predictions
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network
 from easyrec.offline.catalogue import Catalogue, read_catalogue
+from easyrec.offline.rates import training_sums
 from evaluation import (
     EvaluationResult,
     RankingResult,
@@ -33,6 +34,7 @@ from evaluation import (
     evaluate_ranking,
     fit_baselines,
 )
+from evaluation.rates import DEFAULT_STRENGTH, rates_of_counts
 
 Predict = Callable[[pa.Table], Predictions]
 ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
@@ -150,10 +152,14 @@ class OfflineEvaluation:
         if intervals:  # the final measurement shows all that fit, unless the configuration says which
             metrics = {name: chosen for name, chosen in metrics.items() if self.config.tasks[name].metrics}
         options = self.config.evaluation
+        baselines: dict[str, dict[str, str]] = {}
+        if intervals:
+            table, baselines = self._with_baselines(table)
         return evaluate(
             table,
             tasks=self.tasks,
             user=user,
+            baselines=baselines,
             weight="weight" if self.config.data.weight is not None else None,
             metrics=metrics,
             intervals=intervals and options.resamples > 0,
@@ -190,6 +196,27 @@ class OfflineEvaluation:
             if max_rows is not None and count >= max_rows:
                 break
         return pa.concat_tables(parts)
+
+    def _with_baselines(self, table: pa.Table) -> tuple[pa.Table, dict[str, dict[str, str]]]:
+        """The table with what the training rows' means predict, and the columns of that by task and baseline."""
+        item = self.config.data.keys.item
+        tasks = {name: task for name, task in self.tasks.items() if task.type != "multiclass"}
+        columns: dict[str, dict[str, str]] = {name: {} for name in self.tasks}
+        if not tasks:
+            return table, columns
+        labels = [task.label for task in tasks.values()]
+        sums = training_sums(self._data.train, item, labels)
+        for name, task in tasks.items():
+            total = sums[task.label]
+            constant = rates_of_counts(np.zeros(len(table)), {0: total.overall}, 0.0)
+            found = {"constant": constant}
+            if item is not None:
+                found["item_rate"] = rates_of_counts(table[item].to_pandas(), total.by_item, DEFAULT_STRENGTH)
+            for baseline, values in found.items():
+                column = f"baseline/{baseline}/{name}"
+                table = table.append_column(column, pa.array(values))
+                columns[name][baseline] = column
+        return table, columns
 
     # Ranked lists.
 
@@ -229,6 +256,7 @@ class OfflineEvaluation:
             lacking = {
                 "content_based": data.attributes is None,
                 "recent_popularity": data.interactions.times is None,
+                "last_item": data.interactions.times is None,
             }
             names = [name for name in options.baselines if not lacking.get(name)]
             rankers.update(

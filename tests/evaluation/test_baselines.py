@@ -153,3 +153,20 @@ def test_no_interactions_at_all_still_score(genres: ItemAttributes) -> None:
         CoOccurrenceBaseline(neighbours=0)
     with pytest.raises(DataError, match="above 0"):
         RecentPopularityBaseline(half_life=0)
+
+
+def test_the_last_item_decides(log: Interactions) -> None:
+    score = fit_baselines(log, names=["last_item"])["last_item"]
+    dense = np.zeros((N_USERS, N_ITEMS))
+    dense[log.users, log.items] = 1
+    similar = cosine_similarity(dense.T)
+    np.fill_diagonal(similar, 0)
+    assert log.times is not None
+    for user in range(N_USERS):
+        mine = np.flatnonzero(log.users == user)
+        row = np.asarray(score(np.array([user])))[0]
+        if not len(mine):
+            assert not row.any()
+            continue
+        last = log.items[mine[np.argmax(log.times[mine])]]
+        np.testing.assert_allclose(row, similar[last], atol=1e-12)
