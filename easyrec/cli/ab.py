@@ -135,7 +135,7 @@ EventsOption = Annotated[
     typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files."),
 ]
 UntilOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="End of the data; the last exposure unless given.")
+    str | None, typer.Option(metavar="TIME", help="End of the data; the last exposure or event unless given.")
 ]
 MemoryOption = Annotated[
     str, typer.Option(metavar="SIZE", help="What DuckDB may use; the rest goes to disk.")
@@ -212,6 +212,97 @@ def report(
             result = analyzed(config, name, until=_seconds(until))
             paths = write_experiment_report(to / name, result)
             out.print(f"{name}: {result.verdict.word}. {result.verdict.sentence}  {paths.html}", markup=False)
+
+
+PastOption = Annotated[
+    Path, typer.Option("--events", metavar="PATH", help="Past events: a file, or a folder.")
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="First day of the past period; by default there is history before it."),
+]
+
+
+@ab.command()
+def plan(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment.")],
+    events: PastOption,
+    mde: Annotated[
+        float | None,
+        typer.Option(help="Relative effect to see, such as 0.02; the configured one unless given."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Plan size and duration from past events: what can be seen after one, two, three and four weeks."""
+    with _refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.history import plan as planned
+    from evaluation.abtest.analysis.planning_text import plan_text
+
+    with _past(config, experiment, events, rename, memory, since, until) as history:
+        buckets = sum(end - start for start, end in config.segments_of(experiment))
+        one = config.experiments[experiment]
+        result = planned(history, one, buckets / 10_000, mde=mde)
+    output().print(plan_text(result, one), markup=False)
+
+
+@ab.command()
+def aa(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Whose metrics and weights.")],
+    events: PastOption,
+    runs: Annotated[int, typer.Option(min=1, help="Number of splits.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Other splits.")] = 0,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Split past users again and again without any difference: do the tests keep their word on your data?"""
+    with _refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.history import simulate_null
+    from evaluation.abtest.analysis.planning_text import null_text
+
+    with _past(config, experiment, events, rename, memory, since, until) as history:
+        result = simulate_null(history, config.experiments[experiment], runs=runs, seed=seed)
+    output().print(null_text(result), markup=False)
+
+
+@contextmanager
+def _past(
+    config: Any,
+    experiment: str,
+    events: Path,
+    rename: list[str] | None,
+    memory: str,
+    since: str | None,
+    until: str | None,
+) -> Iterator[Any]:
+    """Past events as an experiment without a difference."""
+    from evaluation.abtest.analysis.history import history_of
+    from evaluation.abtest.analysis.run import experiment_of, questions_of
+    from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+
+    one = experiment_of(config, experiment)
+    with duckdb_connection(memory) as connection:
+        table = open_events(connection, events, dict(map(_pair, rename or ())))
+        yield history_of(
+            one,
+            questions_of(config, one),
+            table,
+            config.unit_of(one.layer),
+            since=_seconds(since),
+            until=_seconds(until),
+        )
 
 
 @contextmanager

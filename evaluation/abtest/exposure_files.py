@@ -77,8 +77,10 @@ def _quoted(files: Iterable[Path | str]) -> str:
 
 
 def exposures_sql(files: Sequence[Path]) -> str:
-    """A query for all rows of a log, whatever its files are."""
-    parts = []
+    """A query for all rows of a log, whatever its files are; columns that they lack are null."""
+    # The time keeps the type it has in the files: seconds, or timestamps of a log from elsewhere.
+    empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in COLUMNS.items() if name != "timestamp")
+    parts = [f"SELECT * FROM (SELECT {empty}) WHERE false"]
     parquet = [file for file in files if file.suffix == ".parquet"]
     segments = [file for file in files if file.suffix != ".parquet"]
     if parquet:

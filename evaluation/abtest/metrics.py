@@ -45,6 +45,10 @@ class Measure(_Part):
             raise ValueError("`from_day` comes before `to_day`")
         return self
 
+    def __hash__(self) -> int:
+        """Measures are keys; a list or a mapping inside keeps pydantic from hashing them by itself."""
+        return hash(self.model_dump_json())
+
     @property
     def events(self) -> list[str]:
         """Event types; empty for any type ("*")."""

@@ -1,6 +1,7 @@
 """The analysis of one experiment: logs in, a result with a verdict out."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -67,7 +68,7 @@ def analyze(
         experiment: Name.
         logs: Exposures and events.
         dropped: Rows that the exposure log lost, by (experiment, variant).
-        until: End of the data, seconds since 1970; the last exposure unless given.
+        until: End of the data, seconds since 1970; the last exposure or event unless given.
         phase: Phase; the configured one unless given.
         command: That reproduces the analysis, for the report.
         tell: Called with the name of each step.
@@ -75,11 +76,7 @@ def analyze(
     Raises:
         ExperimentDataError: The logs cannot answer the question; says what is missing.
     """
-    one = config.experiments.get(experiment)
-    if one is None:
-        raise ExperimentDataError(
-            f"There is no experiment {experiment!r}; {did_you_mean(experiment, config.experiments)}"
-        )
+    one = experiment_of(config, experiment)
     phase = phase or one.phase
     tell("units")
     exposures = exposure_rows(logs.exposures)
@@ -94,6 +91,8 @@ def analyze(
     )
     questions = questions_of(config, one)
     events = _events(logs.events, table, unit)
+    if until is None:
+        table = replace(table, until=_end(table, events))
     tell("values")
     values = measure_values(
         table,
@@ -121,6 +120,19 @@ def analyze(
     tell("effects")
     results = _results(one, questions, looks, values, judge)
     return _result(config, experiment, one, phase, table, checks, results, judge, command)
+
+
+def experiment_of(config: ExperimentsConfig, name: str) -> ExperimentConfig:
+    """An experiment by name.
+
+    Raises:
+        ExperimentDataError: There is none.
+    """
+    if name not in config.experiments:
+        raise ExperimentDataError(
+            f"There is no experiment {name!r}; {did_you_mean(name, config.experiments)}"
+        )
+    return config.experiments[name]
 
 
 def questions_of(config: ExperimentsConfig, one: ExperimentConfig) -> list[Question]:
@@ -151,6 +163,15 @@ def _events(events: Any, table: UnitTable, unit: str) -> Any:
         table.rows.request_id.notnull()
     )
     return event_rows(events.inner_join(requests.distinct(), "request_id"), unit)
+
+
+def _end(table: UnitTable, events: Any) -> float:
+    """The end of the data: what units did after the last exposure belongs to it, but nothing from the future."""
+    if events is None:
+        return table.until
+    past = events.filter(events["at"] <= max(time.time(), table.until))
+    [row] = to_records(past.aggregate(last=past["at"].max()))
+    return max(table.until, float(row["last"] or 0.0) + 1e-3)
 
 
 def _judge(

@@ -98,10 +98,23 @@ def open_events(
 def _opened(connection: Any, query: str, path: str | os.PathLike[str]) -> Any:
     name = ibis.util.gen_name("log")
     try:
-        connection.raw_sql(f'CREATE VIEW "{name}" AS {query}')
+        connection.raw_sql(
+            f'CREATE VIEW "{name}" AS SELECT *{_plain_times(connection, query)} FROM ({query})'
+        )
         return connection.table(name)
     except duckdb.Error as error:
         raise ExperimentDataError(f"{path} cannot be read: {_short(error)}") from error
+
+
+def _plain_times(connection: Any, query: str) -> str:
+    """What makes times of any resolution (pandas writes nanoseconds) those that Ibis knows."""
+    described = connection.raw_sql(f"DESCRIBE {query}").fetchall()
+    casts = [
+        f'"{name}"::TIMESTAMP{"TZ" if "TZ" in kind or "ZONE" in kind else ""} AS "{name}"'
+        for name, kind, *_ in described
+        if kind.startswith("TIMESTAMP")
+    ]
+    return f" REPLACE ({', '.join(casts)})" if casts else ""
 
 
 def _short(error: Exception) -> str:

@@ -242,7 +242,7 @@ def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
     return wide.fill_null(dict.fromkeys([*names, *pre.values()], 0.0)), end
 
 
-def _parts(values: Values, wide: Any, name: str, metric: AveragedMetric) -> list[Any]:
+def metric_parts(values: Values, wide: Any, name: str, metric: AveragedMetric) -> list[Any]:
     """Numerator, denominator, and both before the experiment, of each unit."""
 
     def pair(prefix: str) -> list[Any]:
@@ -279,7 +279,7 @@ def moments(
     for place, (name, metric) in enumerate(metrics.items()):
         counted = eligible(wide, values.window_of(metric), end)
         weight = ibis.ifelse(counted, 1.0, 0.0)
-        parts = _parts(values, wide, name, metric)
+        parts = metric_parts(values, wide, name, metric)
         sums[f"c{place}"] = weight.sum()
         sums |= {f"s{place}_{k}": (weight * part).sum() for k, part in enumerate(parts)}
         sums |= {f"x{place}_{i}_{j}": (weight * parts[i] * parts[j]).sum() for i, j in _PAIRS}

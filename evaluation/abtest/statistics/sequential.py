@@ -58,6 +58,22 @@ class SpendingBounds:
             before = time
         return result
 
+    def power(self, alpha: float, drift: float) -> float:
+        """Chance that a bound is crossed at some look if z has mean `drift` at full information."""
+        nodes, density, before, crossed = np.zeros(1), np.ones(1), 0.0, 0.0
+        for time, bound in zip(self.information, self.bounds(alpha), strict=True):
+            step, edge = np.sqrt(time - before), bound * np.sqrt(time)
+            moved = nodes + drift * (time - before)
+            crossed += float(density @ (ndtr((-edge - moved) / step) + ndtr((moved - edge) / step)))
+            nodes, density = _advance(moved, density, edge, step)
+            before = time
+        return crossed
+
+    def drift(self, alpha: float, power: float) -> float:
+        """The mean of z at full information that is seen with a power."""
+        found: float = brentq(lambda drift: self.power(alpha, drift) - power, 0.0, 20.0, xtol=1e-8)
+        return found
+
     @cached_property
     def _p_of_bound(self) -> PchipInterpolator:
         alphas = np.geomspace(1e-9, 0.9, 30)
