@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from serving.api.problems import documented
+from serving.api.problems import MEDIA_TYPE, documented
 from serving.operations.request_ids import HEADER
 from serving.security.access import required_scope
 from serving.security.keys import KeyFileRing
@@ -20,7 +20,7 @@ _SCHEMES = {
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
 }
 _REFUSALS = documented(401, 403, 429)
-_BODY_REFUSALS = documented(408, 413)
+_BODY_REFUSALS = documented(400, 408, 413)
 
 
 def install_security(app: FastAPI, settings: SecuritySettings) -> None:
@@ -54,20 +54,22 @@ def install_security(app: FastAPI, settings: SecuritySettings) -> None:
 
 
 def _document(document: dict[str, Any]) -> dict[str, Any]:
-    """Adds which keys an operation takes, and what it answers without one."""
+    """Adds which keys an operation takes and what it answers without one; every error is a problem document."""
     document.setdefault("components", {})["securitySchemes"] = _SCHEMES
     for method, path, operation in _operations(document):
         scope = required_scope(method.upper(), path)
-        if scope is None:
-            continue
-        operation["security"] = [{name: []} for name in _SCHEMES]
-        operation["description"] = (
-            f"{operation.get('description', '').strip()}\n\nNeeds the scope `{scope}`.".strip()
-        )
-        refusals = _REFUSALS | (_BODY_REFUSALS if "requestBody" in operation else {})
-        for status, refusal in refusals.items():
-            described = {name: value for name, value in refusal.items() if name != "model"}
-            operation["responses"].setdefault(str(status), described)
+        refusals: dict[int | str, dict[str, Any]] = {}
+        if scope is not None:
+            operation["security"] = [{name: []} for name in _SCHEMES]
+            described = operation.get("description", "").strip()
+            operation["description"] = f"{described}\n\nNeeds the scope `{scope}`.".strip()
+            refusals = _REFUSALS | (_BODY_REFUSALS if "requestBody" in operation else {})
+        responses = operation["responses"]
+        responses |= {str(status): dict(refusal) for status, refusal in refusals.items()}
+        for status, response in responses.items():
+            if status.isdecimal() and int(status) >= 400:
+                response.pop("model", None)
+                response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return document
 
 
