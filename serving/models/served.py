@@ -175,6 +175,14 @@ class ServedModel:
         position = self._users.positions([user_id])
         return None if position[0] < 0 else self._users.rows(position).to_pylist()[0]
 
+    def some_users(self, n: int) -> list[Any]:
+        """Keys of at most `n` users that the bundle knows, from all over its table."""
+        if self._users is None or not len(self._users):
+            return []
+        rows = np.unique(np.linspace(0, len(self._users) - 1, n).astype(np.int64))
+        keys: list[Any] = self._users.table[self._users.key].take(pa.array(rows)).to_pylist()
+        return keys
+
     @cached_property
     def histories(self) -> Histories:
         """Makes the sequence columns of a behaviour history."""
