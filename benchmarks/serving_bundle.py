@@ -1,6 +1,6 @@
 """A bundle to serve in benchmarks: 40 features, random weights, as many items as wanted; trained by nobody.
 
-    python benchmarks/serving_bundle.py FOLDER --items 100000 --model deepfm
+python benchmarks/serving_bundle.py FOLDER --items 100000 --model deepfm
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def write(
         variable.assign(random.normal(scale=0.05, size=variable.shape))
     for table in network.embeddings.tables.values():
         table.write(0, random.normal(scale=0.05, size=(table.rows, table.dim)).astype(np.float32))
-    seen = pa.table({"user_id": people["user_id"], "item_id": pa.array(random.integers(0, items, users).astype(str))})
+    seen = pa.table(
+        {"user_id": people["user_id"], "item_id": pa.array(random.integers(0, items, users).astype(str))}
+    )
     write_bundle(
         folder,
         config=config,
@@ -128,7 +130,9 @@ def write(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--users", type=int, default=USERS)
