@@ -15,6 +15,7 @@ from serving.operations.install import install_operations
 from serving.security.install import install_security
 from serving.service import Service
 from serving.settings import Settings
+from serving.ui.routes import install_page
 
 ROUTERS = (recommend.router, events.router, items.router, users.router, models.router, health.router)
 
@@ -42,6 +43,7 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    install_page(app)
     install_security(app, settings.security)
     install_operations(app, settings.operations)
     return app
