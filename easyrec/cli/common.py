@@ -98,7 +98,9 @@ def _is_evaluation_error(error: Exception) -> bool:
 
 
 def with_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the option --traceback."""
+    """Gives a command the option --traceback, once: a group's commands are kept between runs."""
+    if "traceback" in inspect.signature(command).parameters:
+        return command
 
     @functools.wraps(command)
     def run(*args: Any, traceback: bool = False, **kwargs: Any) -> Any:

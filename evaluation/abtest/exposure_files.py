@@ -131,7 +131,7 @@ def export_growthbook(
         "SELECT unit_id AS user_id, to_timestamp(timestamp) AT TIME ZONE 'UTC' AS timestamp, "
         "experiment AS experiment_id, variant AS variation_id "
         f"FROM ({exposures_sql(log_files(source))}) "
-        f"WHERE kind = '{EXPOSURE}' AND NOT coalesce(forced, false) {only} ORDER BY timestamp"
+        f"WHERE coalesce(kind, '{EXPOSURE}') = '{EXPOSURE}' AND NOT coalesce(forced, false) {only} ORDER BY timestamp"
     )
     with duckdb.connect() as connection:
         return _copy(connection, query, Path(target))

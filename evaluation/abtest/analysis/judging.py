@@ -80,19 +80,38 @@ class Judge:
                 # After the planned size, and on days without new units, the last bound stays.
                 places.append(len(times) - 1 if times else None)
         bounds = SpendingBounds(times, self.spending).bounds(self.alpha) if times else []
-        judged, best = [], math.nan
-        for look, (one, place) in enumerate(zip(comparisons, places, strict=True)):
-            z = _z(one.absolute)
-            if place is None or math.isnan(z):
-                judged.append(_unknown(one))
-                continue
-            crossed = abs(z) > bounds[place]
-            if crossed or look == len(comparisons) - 1:
-                # The table behind a p-value is costly: only where one decides.
-                p = SpendingBounds(times[: place + 1], self.spending).p_value(z, self.alpha)
-                best = p if math.isnan(best) else min(best, p)
-            judged.append(Judged(*_intervals(one, bounds[place]), best, crossed))
-        return judged
+        scores = [_z(one.absolute) for one in comparisons]
+        crossed = [
+            place is not None and abs(z) > bounds[place] for place, z in zip(places, scores, strict=True)
+        ]
+        best = self._best(times, places, scores, bounds, crossed)
+        return [
+            _unknown(one)
+            if place is None or math.isnan(z)
+            else Judged(*_intervals(one, bounds[place]), best if look == len(scores) - 1 else math.nan, over)
+            for look, (one, place, z, over) in enumerate(
+                zip(comparisons, places, scores, crossed, strict=True)
+            )
+        ]
+
+    def _best(
+        self,
+        times: Sequence[float],
+        places: Sequence[int | None],
+        scores: Sequence[float],
+        bounds: Sequence[float],
+        crossed: Sequence[bool],
+    ) -> float:
+        """The p-value over all looks: that of the last one, or of the look that crossed its bound the furthest."""
+        looks = [len(scores) - 1] if scores else []
+        over = [look for look, is_over in enumerate(crossed) if is_over]
+        looks += sorted(over, key=lambda look: bounds[places[look] or 0] - abs(scores[look]))[:1]
+        found = [
+            SpendingBounds(times[: place + 1], self.spending).p_value(scores[look], self.alpha)
+            for look in set(looks)
+            if (place := places[look]) is not None and not math.isnan(scores[look])
+        ]
+        return min(found, default=math.nan)
 
     def _always_valid(self, comparisons: Sequence[Comparison], units: Sequence[float]) -> list[Judged]:
         horizon = float(self.planned or DEFAULT_HORIZON)

@@ -7,11 +7,10 @@ streams and for sizes nobody planned.
 """
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -74,17 +73,23 @@ class SpendingBounds:
         found: float = brentq(lambda drift: self.power(alpha, drift) - power, 0.0, 20.0, xtol=1e-8)
         return found
 
-    @cached_property
-    def _p_of_bound(self) -> PchipInterpolator:
-        alphas = np.geomspace(1e-9, 0.9, 30)
-        last = [self.bounds(float(alpha))[-1] for alpha in alphas]
-        return PchipInterpolator(last[::-1], np.log(alphas)[::-1], extrapolate=True)
-
     def p_value(self, statistic: float, alpha: float) -> float:
-        """The smallest alpha whose bound at the last look is crossed; below `alpha` exactly if `alpha`'s bound is."""
-        p = min(1.0, float(np.exp(self._p_of_bound(min(abs(statistic), _MAX_BOUND)))))
-        crossed = abs(statistic) > self.bounds(alpha)[-1]
-        # The interpolation may round to the other side of alpha.
+        """The smallest level whose bound at the last look is crossed; below `alpha` exactly if `alpha`'s bound is."""
+        z = abs(statistic)
+
+        def excess(log_level: float) -> float:
+            return self.bounds(float(np.exp(log_level)))[-1] - z
+
+        crossed = z > self.bounds(alpha)[-1]
+        low, high = (np.log(1e-16), np.log(alpha)) if crossed else (np.log(alpha), np.log(0.999))
+        if excess(low) <= 0:
+            return float(np.exp(low))
+        if excess(high) >= 0:
+            p = float(np.exp(high)) if crossed else 1.0
+        else:
+            root: float = brentq(excess, low, high, xtol=1e-5)
+            p = float(np.exp(root))
+        # Rounding may end on the other side of alpha.
         return p if crossed == (p < alpha) else float(np.nextafter(alpha, 0.0 if crossed else 1.0))
 
 

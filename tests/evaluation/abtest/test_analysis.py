@@ -49,7 +49,7 @@ def per_unit(one, first_day=None):
     for prefix, rows in (("", now), ("pre_", before)):
         counts = rows.pivot_table(index="user_id", columns="type", values="item_id", aggfunc="count")
         for kind in ("click", "impression", "purchase"):
-            units[prefix + kind] = counts[kind] if kind in counts else 0
+            units[prefix + kind] = counts.get(kind, 0)
     units["revenue"] = now[now.type == "purchase"].groupby("user_id")["value"].sum()
     units["sessions"] = now.groupby("user_id")["session_id"].nunique()
     return units.fillna(0.0)
