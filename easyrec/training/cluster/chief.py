@@ -179,7 +179,9 @@ class _Chief:
         return 0 if latest is None else latest.step
 
     def _report_loss(self, saved: int, code: int) -> None:
-        why = self._lost if code == LOST else f"the coordinator ended with code {code}"
+        why = self._lost or "no reason is known"
+        if code != LOST:
+            why = f"the coordinator ended with code {code} ({why})"
         gone = max(0, self._step - saved)
         text = (
             f"a parameter server or the coordinator was lost at step {self._step}: {why}. Training goes on from the "
@@ -219,10 +221,13 @@ class _Chief:
         os.close(writing)
         try:
             if process.stdout is not None:
-                forward(process.stdout, "[coordinator]", logs / "coordinator.log", self._tell)
+                forward(process.stdout, "", logs / "coordinator.log", None)
             for message in _messages(reading, lambda: self._while_waiting(process, interrupt)):
                 self._receive(process, message)
-            return process.wait()
+            code = process.wait()
+            if code not in (0, LOST) and self._result is None:
+                self._lost = _last_words(logs / "coordinator.log")
+            return code
         finally:
             os.close(reading)
             end(process)
@@ -275,6 +280,11 @@ class _Chief:
         if self._processes is not None:
             for role in self._processes.end_stuck():
                 self._tell(f"{role} does nothing; it is ended, and its split goes to another worker")
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "without a word"
 
 
 def _send(process: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:

@@ -49,13 +49,15 @@ class Connection:
     def watch_servers(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Asks the parameter servers every few seconds how busy they are, on a thread of its own."""
 
+        asks = {role: _asks(role) for role in self.cluster.roles(PS)}
+
         def watch() -> None:
             before: dict[str, tuple[float, Stat]] = {}
             while True:
                 loads = {}
-                for role in self.cluster.roles(PS):
+                for role, ask in asks.items():
                     try:
-                        stat = remote_stat(role)
+                        stat = parse_stat(ask().numpy())
                     except tf.errors.OpError:
                         return  # lost; the trainer notices
                     now = time.monotonic()
@@ -71,10 +73,17 @@ class Connection:
         threading.Thread(target=watch, name="easyrec-servers", daemon=True).start()
 
 
-def remote_stat(role: Role) -> Stat:
-    """What Linux says of the process that has a role."""
-    with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
-        return parse_stat(worker_stat().numpy())
+def _asks(role: Role) -> Any:
+    """A function that asks the process that has a role what Linux says of it.
+
+    It is traced here: a new function is told to every process of the cluster, and would wait for one that hangs.
+    """
+
+    def ask() -> tf.Tensor:
+        with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
+            return worker_stat()
+
+    return tf.function(ask, autograph=False).get_concrete_function()
 
 
 def connect(cluster: Cluster, timeout: float, warn: Callable[[str], None]) -> Connection:

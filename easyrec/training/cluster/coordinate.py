@@ -9,9 +9,11 @@ cannot go on; it ends, and the parent starts another one from the last checkpoin
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -101,6 +103,7 @@ def main() -> int:
     """Trains what the job, a JSON file named as the first argument, describes."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     end_with_parent(job["parent"], watch=False)
+    faulthandler.register(signal.SIGUSR1)  # where it is, for someone who wonders why nothing goes on
     with os.fdopen(int(os.environ[EVENTS]), "w", encoding="utf-8") as stream:
         parent = _Parent(stream)
         try:

@@ -141,10 +141,10 @@ class Dispatcher:
     @property
     def limit(self) -> float:
         """Seconds after which a split is taken to hang."""
+        if len(self._seconds) < 2 * self._capacity:
+            return max(5 * _SHORTEST_TIMEOUT, self._timeout or 0.0)  # each worker compiles the model first
         if self._timeout is not None:
             return self._timeout
-        if not self._seconds:
-            return 5 * _SHORTEST_TIMEOUT  # the first one compiles the model
         return max(_SHORTEST_TIMEOUT, _USUAL_TIMES * statistics.median(self._seconds[-100:]))
 
     def _start(self, task: Task) -> None:

@@ -91,7 +91,8 @@ class WorkerLoads:
         worker.stat = stat
         self._busy += busy
         self._bytes += float(values["bytes"])
-        idle = (time.monotonic() - self._since) - self._busy / self.workers
+        # A split tells of its work when it is done, so what is idle now may turn out to have been work.
+        idle = max(self._idle, time.monotonic() - self._since - self._busy / self.workers)
         before, self._idle = self._idle, idle
         return idle - before
 

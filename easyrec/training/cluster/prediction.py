@@ -57,6 +57,7 @@ class SplitPredictor:
             input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int32)],
             autograph=False,
         )
+        self._function.get_concrete_function()  # now, while every process answers
 
     def write(self, folder: Path, max_rows: int | None) -> Path:
         """Writes the predictions of the first rows, in order, as arrays by task; gives the file back.
@@ -97,7 +98,7 @@ class SplitPredictor:
             while waiting and dispatcher.may_submit(waiting[-1]):
                 index = waiting.pop()
                 split = self._shards.splits[index]
-                arguments = (tf.constant(self._shards.path(split)), np.int32(split.batches))
+                arguments = (tf.constant(self._shards.path(split)), tf.constant(split.batches, tf.int32))
                 dispatcher.submit(Task(index, index, arguments))
             for outcome in dispatcher.collect(0.2):
                 if isinstance(outcome.error, tf.errors.CancelledError):

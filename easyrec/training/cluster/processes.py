@@ -54,7 +54,7 @@ def start(
     )
 
 
-def forward(stream: IO[bytes], prefix: str, log: Path, tell: Tell) -> threading.Thread:
+def forward(stream: IO[bytes], prefix: str, log: Path, tell: Tell | None) -> threading.Thread:
     """Copies the lines of a child into a log file and, behind a prefix, to whoever watches.
 
     TensorFlow's records below an error go into the file alone.
@@ -65,8 +65,9 @@ def forward(stream: IO[bytes], prefix: str, log: Path, tell: Tell) -> threading.
             for raw in iter(stream.readline, b""):
                 file.write(raw)
                 file.flush()
-                for line in worth_showing([raw.decode(errors="replace")]):
-                    tell(f"{prefix} {line.rstrip()}")
+                if tell is not None:
+                    for line in worth_showing([raw.decode(errors="replace")]):
+                        tell(f"{prefix} {line.rstrip()}")
 
     thread = threading.Thread(target=copy, name=f"easyrec-log-{prefix}", daemon=True)
     thread.start()
@@ -158,12 +159,16 @@ class LocalProcesses:
             workers = {role: process for role, process in self._processes.items() if role.job == WORKER}
         before = {role: _busy(process.pid) for role, process in workers.items()}
         time.sleep(seconds)
-        stuck = []
-        for role, process in workers.items():
-            used = _busy(process.pid) - before[role]
-            if _stopped(process.pid) or used < 0.005 * seconds:
-                stuck.append(role)
-                process.kill()
+        idle = {
+            role for role, process in workers.items() if _busy(process.pid) - before[role] < 0.005 * seconds
+        }
+        stuck = [
+            role
+            for role, process in workers.items()
+            if _stopped(process.pid) or (role in idle and len(idle) < len(workers))
+        ]
+        for role in stuck:
+            workers[role].kill()
         return stuck
 
     def end_workers(self) -> None:

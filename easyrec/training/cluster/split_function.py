@@ -82,6 +82,8 @@ class SplitFunction:
             ],
             autograph=False,
         )
+        # Traced here: a new function is told to every process of the cluster, and would wait for one that hangs.
+        self.train.get_concrete_function()
 
     def _train(self, path: tf.Tensor, factors: tf.Tensor, full: tf.Tensor, seed: tf.Tensor) -> Tensors:
         """Trains on a split.

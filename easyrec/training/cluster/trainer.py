@@ -142,9 +142,9 @@ class ClusterTrainer(Trainer):
             split,
             (
                 tf.constant(self.shards.path(one)),
-                factors,
-                np.int32(full),
-                np.int64(seed),
+                tf.constant(factors),
+                tf.constant(full, tf.int32),
+                tf.constant(seed, tf.int64),
             ),
         )
 
