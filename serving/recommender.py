@@ -12,7 +12,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from easyrec.errors import ConfigError, EasyRecError
-from serving.assignment import Assigner, Assignment
+from serving.assignment import Assigner, Assignment, Subject
 from serving.events.writer import EventWriter
 from serving.funnel.candidates import Candidates, Rows
 from serving.funnel.funnel import Funnel
@@ -62,12 +62,16 @@ class Answer:
         trace: What happened, for metrics and logs.
         query: The request as the stages saw it.
         ranked: The items returned.
+        request: What was asked.
+        assignment: What experiments did.
     """
 
     payload: dict[str, Any]
     trace: Trace
     query: Query
     ranked: Candidates
+    request: Request = Request()
+    assignment: Assignment = Assignment()
 
 
 @dataclass
@@ -114,7 +118,7 @@ class Recommender:
         payload["took_ms"] = round((time.perf_counter() - begun) * 1000, 2)
         if request.debug:
             payload["debug"] = explain(query, ranked)
-        answer = Answer(payload, trace, query, ranked)
+        answer = Answer(payload, trace, query, ranked, request, assignment)
         if request.kind in ("recommend", "rank") and self.impressions:
             self._note(request, answer)
         for observer in self.observers:
@@ -123,14 +127,20 @@ class Recommender:
 
     def _funnel(self, request: Request, trace: Trace) -> tuple[Assignment, Funnel]:
         scene = {"similar": SIMILAR, "popular": POPULAR}.get(request.kind, request.scene)
-        unit = request.user_id if request.user_id is not None else request.session_id
-        assignment = self.assigner.assign(unit, scene, request.context)
+        subject = Subject(
+            trace.request_id,
+            self.scenes.default if scene is None else scene,
+            request.user_id,
+            request.session_id,
+            request.context,
+        )
+        assignment = self.assigner.assign(subject)
         try:
             trace.scene, funnel = self.scenes.funnel(scene, assignment.overrides)
         except ConfigError as error:  # a variant that cannot be built must not take the scene down
             logger.error("%s", error)
             trace.degrade("experiments")
-            assignment = Assignment()
+            assignment = Assignment(detail=assignment.detail)
             trace.scene, funnel = self.scenes.funnel(scene)
         return assignment, funnel
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from easyrec.errors import ConfigError
-from serving.assignment import Assignment, Exposure
+from serving.assignment import Assignment, Exposure, Subject
 from serving.funnel.candidates import Found
 from serving.funnel.query import Query, RequestError
 from serving.funnel.stages import SOURCES, SourceConfig
@@ -309,8 +309,8 @@ def test_experiments_override_any_parameter_and_are_reported(world):
     class Fixed:
         overrides: dict[str, Any]
 
-        def assign(self, unit: str | None, scene: str | None, context: Any) -> Assignment:
-            return Assignment(self.overrides, [Exposure("ranking", "formula", str(unit))])
+        def assign(self, subject: Subject) -> Assignment:
+            return Assignment(self.overrides, [Exposure("ranking", "formula", str(subject.user_id))])
 
     assigner = Fixed({"ranking.score": "watch", "sources.popular.n": 10})
     home = world(POPULAR, assigner=assigner)
@@ -328,11 +328,31 @@ def test_experiments_override_any_parameter_and_are_reported(world):
 def test_a_formula_combines_tasks(world):
     home = world({**POPULAR, "ranking": {"score": "watch - 0.5 * click"}})
     assert ids(home, user_id="100", n=2) == [0, 1]
-    home = world({**POPULAR, "ranking": {"score": "wacht"}})
-    answer = home.recommender.answer(Request(user_id="100", n=2, debug=True)).payload
-    assert answer["degraded"] == ["ranking"]
-    problem = next(one["problem"] for one in answer["debug"]["stages"] if "problem" in one)
-    assert "Did you mean 'watch'" in problem
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"ranking": {"score": "wacht"}}, "scenes.home.ranking: .*Did you mean 'watch'"),
+        (
+            {"filters": {"old": {"type": "expression", "where": "yaer < 3"}}},
+            "home.filters.old: .*Did you mean 'year'",
+        ),
+        (
+            {"filters": {"old": {"type": "categories", "column": "genre", "allow": ["a"]}}},
+            "filters.old: .*'genres'",
+        ),
+        (
+            {"reranking": {"cap": {"type": "cap", "column": "titel"}}},
+            "home.reranking.cap: .*Did you mean 'title'",
+        ),
+        ({"reranking": {"mmr": {"type": "mmr", "by": "vectors"}}}, "home.reranking.mmr: .*two_tower model"),
+        ({"sources": {"towers": {"type": "two_tower"}}}, "home.sources.towers: .*needs a two_tower model"),
+    ],
+)
+def test_a_scene_that_cannot_work_with_the_bundle_is_refused_when_it_is_loaded(world, part, said):
+    with pytest.raises(ConfigError, match=said):
+        world({**POPULAR, **part})
 
 
 def test_a_scene_with_an_unknown_model_is_refused(world):
