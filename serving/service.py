@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from easyrec.errors import ConfigError, EasyRecError
 from serving.assignment import Assigner, NoExperiments
-from serving.events.compactor import Compactor
+from serving.background import Upkeep, helpers
 from serving.events.log import EventLog
 from serving.events.writer import EventWriter, OverloadedError
 from serving.funnel.items import NewItems, Tables
@@ -29,6 +29,7 @@ from serving.funnel.trends import Trends
 from serving.items import ItemKeeper
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel, load_served_model
+from serving.models.shadow import ShadowLog
 from serving.people.people import People
 from serving.recommender import Answer, Recommender, Request
 from serving.settings import Settings
@@ -38,16 +39,6 @@ from serving.stores.open import open_store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Helper(Protocol):
-    """A thread that runs beside the requests."""
-
-    def start(self) -> None:
-        """Begins."""
-
-    def stop(self) -> None:
-        """Ends."""
 
 
 class Service:
@@ -81,6 +72,7 @@ class Service:
         self.items = ItemKeeper(self.hub, self.store, self.resources.new_items, clock)
         self.hub.add_listener(self._prepare)
         models = [self.hub.load_now(path) for path in settings.models]
+        _require_names(models)
         _require_catalogue(models[0])
         self.items.primary = models[0].name
         log = EventLog(settings.data / "events", settings.events.segment_mib << 20, settings.events.sync)
@@ -97,12 +89,14 @@ class Service:
             clock,
             settings.events.impressions,
         )
-        self._helpers = _helpers(settings, self.writer)
+        self.recommender.observers.append(self._offer_to_shadow)
+        upkeep = Upkeep(self.items, self.store, settings.keep_days, clock)
+        self._helpers = [upkeep, *helpers(settings, self.writer, self.hub)]
         self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="recommend")
         self._background = ThreadPoolExecutor(2, thread_name_prefix="background")
+        self._shadow_logs: dict[str, ShadowLog] = {}
         self._waiting = 0
         self._stopping = threading.Event()
-        self._follower = threading.Thread(target=self._follow, name="items", daemon=True)
 
     def start(self) -> None:
         """Replays what the store has missed, and begins to take events.
@@ -111,14 +105,13 @@ class Service:
             EasyRecError: The event log cannot be read.
         """
         self.writer.start()
-        self._follower.start()
         for helper in self._helpers:
             helper.start()
 
     def stop(self) -> None:
         """Ends after everything that was begun; every accepted event is on disk."""
         self._stopping.set()
-        sinks = [helper for helper in self._helpers if helper in self.writer.sinks]
+        sinks = [helper for helper in self._helpers if callable(helper)]  # those that events are passed to
         for helper in self._helpers:
             if helper not in sinks:
                 helper.stop()
@@ -127,9 +120,9 @@ class Service:
         self.writer.stop()
         for helper in sinks:  # they pass on what was written to the last
             helper.stop()
-        if self._follower.is_alive():
-            self._follower.join()
         self.hub.close()
+        for log in self._shadow_logs.values():
+            log.close()
         self.store.store.close()
 
     @property
@@ -166,6 +159,28 @@ class Service:
         """Calls something that may block, off the event loop and not in the way of recommendations."""
         return await asyncio.get_running_loop().run_in_executor(self._background, function, *args)
 
+    def try_beside(self, name: str, version: str, percent: float) -> None:
+        """Lets a loaded version score a share of the requests, for the log only; 0 ends it.
+
+        Raises:
+            BundleError: The version is not loaded, or `percent` is no share.
+        """
+        before = self._shadow_logs.pop(name, None)
+        if percent == 0:
+            self.hub.clear_shadow(name)
+        else:
+            log = ShadowLog(self.settings.data / "shadow" / f"{name}.jsonl")
+            self.hub.set_shadow(name, version, percent, log)
+            self._shadow_logs[name] = log
+        if before is not None:  # nothing writes to it any more
+            before.close()
+
+    def _offer_to_shadow(self, answer: Answer) -> None:
+        shadow = self.hub.shadow(answer.query.model.name)
+        if shadow is not None and len(answer.ranked):
+            items = [item["item_id"] for item in answer.payload["items"]]
+            shadow.offer(answer.trace.request_id, answer.query.columns().values, items)
+
     def _prepare(self, name: str, model: ServedModel) -> None:
         """Brings a model up to date before it serves."""
         try:
@@ -175,36 +190,16 @@ class Service:
         self.resources.tables.warm_up(model)
         self.items.bring_up_to_date(model)
 
-    def _follow(self) -> None:
-        """Takes over items that other processes have put."""
-        while not self._stopping.wait(1.0):
-            try:
-                self.items.follow()
-            except EasyRecError as error:
-                logger.warning("items put elsewhere are not known yet: %s", error)
 
-
-def _helpers(settings: Settings, writer: EventWriter) -> list[Helper]:
-    """Threads beside the requests: streams in and out, and compaction."""
-    helpers: list[Helper] = []
-    events = settings.events
-    if events.stream is not None or events.forward is not None:
-        try:
-            streams = importlib.import_module("serving.events.streams")
-        except ImportError as error:
+def _require_names(models: Sequence[ServedModel]) -> None:
+    paths: dict[str, Path] = {}
+    for model in models:
+        if model.name in paths:
             raise ConfigError(
-                "events: streams need the package redis: pip install 'easyrec[redis]'"
-            ) from error
-        if events.stream is not None:
-            helpers.append(streams.StreamIntake(events.stream, writer))
-        if events.forward is not None:
-            forward = streams.StreamForward(events.forward)
-            writer.sinks.append(forward)
-            helpers.append(forward)
-    if events.compact:
-        folder = settings.data / "events"
-        helpers.append(Compactor(folder, events.compact_minutes, events.late_minutes))
-    return helpers
+                f"models: {paths[model.name]} and {model.folder} are both named {model.name!r}, so the second would "
+                "replace the first; give one of the pipelines another `name`"
+            )
+        paths[model.name] = model.folder
 
 
 def _require_catalogue(model: ServedModel) -> None:

@@ -81,6 +81,10 @@ class Settings(StrictModel):
     """What computes the models."""
     threads: int = Field(1, ge=1)
     """Threads that one call of a model may use."""
+    watch: tuple[Path, ...] = ()
+    """Folders in which new bundles are looked for, loaded in the background and made active once they are verified."""
+    watch_seconds: float = Field(10.0, gt=0)
+    """How often to look."""
     scenes: dict[SceneName, SceneConfig] = Field(default_factory=dict)
     """Scenes by name; the first is the default one. One named `default` is made from the bundles unless given."""
     data: Path = Path("serving_data")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 from easyrec.errors import BundleError, SchemaError
 from serving.api.dependencies import ServiceDependency, json_response
 from serving.api.problems import ProblemError, documented
-from serving.api.schemas import ModelRef, Models, PredictBody
+from serving.api.schemas import ModelRef, Models, PredictBody, ShadowBody
 from serving.models.served import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["models"], responses=documented(404, 422, 503))
@@ -34,6 +34,16 @@ async def activate(name: Name, version: Name, service: ServiceDependency) -> Res
     except BundleError as error:
         raise ProblemError(404, str(error)) from error
     return json_response({"name": model.name, "version": model.version})
+
+
+@router.post("/{name}/versions/{version}:shadow", status_code=204, responses=documented(404))
+async def shadow(name: Name, version: Name, body: ShadowBody, service: ServiceDependency) -> Response:
+    """Let a loaded version score a share of the requests beside the active one, for the log only."""
+    try:
+        await service.call(service.try_beside, name, version, body.percent)
+    except BundleError as error:
+        raise ProblemError(404, str(error)) from error
+    return Response(status_code=204)
 
 
 @router.post("/{name}:rollback", response_model=ModelRef, responses=documented(404, 409))
@@ -101,5 +111,5 @@ def rows_table(model: ServedModel, body: PredictBody) -> pa.Table:
         raise SchemaError("there are no rows to predict")
     try:
         return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SchemaError(f"the rows cannot be used: {error}") from error

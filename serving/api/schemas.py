@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving.events.event import Event, Key
+from serving.events.event import Event, JsonObject, Key
 
 MOST_ITEMS = 100_000
 MOST_EVENTS = 10_000
@@ -34,7 +34,7 @@ class RequestBody(Body):
     """The visit of somebody anonymous, or of the user."""
     scene: str | None = Field(None, max_length=128)
     """Name of the scene; the default one unless given."""
-    context: dict[str, Any] = Field(default_factory=dict, max_length=256)
+    context: JsonObject = Field(default_factory=dict, max_length=256)
     """Raw columns of this request, such as `{"device": "phone"}`."""
     request_id: Key | None = None
     """Name of this request, for events that refer to it; made up unless given."""
@@ -134,7 +134,7 @@ class EventsReply(Reply):
 class PutItem(Body):
     """An item."""
 
-    properties: dict[str, Any] = Field(default_factory=dict, max_length=1000)
+    properties: JsonObject = Field(default_factory=dict, max_length=1000)
     """Columns of the item table; those left out are missing."""
     available: bool = True
     """Whether it may be recommended."""
@@ -143,7 +143,7 @@ class PutItem(Body):
 class PatchItem(Body):
     """Changes of an item."""
 
-    properties: dict[str, Any] = Field(default_factory=dict, max_length=1000)
+    properties: JsonObject = Field(default_factory=dict, max_length=1000)
     """Columns of the item table; those left out stay."""
     available: bool | None = None
     """Whether it may be recommended."""
@@ -160,7 +160,7 @@ class ItemReply(Reply):
 class UserBody(Body):
     """Columns of a user."""
 
-    properties: dict[str, Any] = Field(default_factory=dict, max_length=1000)
+    properties: JsonObject = Field(default_factory=dict, max_length=1000)
     """Raw columns, such as `{"age": 31}`."""
 
 
@@ -188,6 +188,13 @@ class ModelVersion(Reply):
     state: str
     """`active` serves, `previous` did before, `ready` is loaded, `failed` was refused."""
     runtime: str
+
+
+class ShadowBody(Body):
+    """A version that is tried beside the active one."""
+
+    percent: float = Field(ge=0, le=100)
+    """Share of the requests that it scores, for the log only; 0 ends it."""
 
 
 class Models(Reply):

@@ -8,16 +8,45 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from serving.stores.base import Behaviour, Entry
 
-MAX_PROPERTIES_BYTES = 16_384
+MAX_OBJECT_BYTES = 65_536
 _MILLISECONDS = 1e11
 _LATEST = 253_402_300_800.0  # the year 10000
 
 Key = Annotated[str, Field(min_length=1, max_length=256), BeforeValidator(lambda value: key_text(value))]
 """A key of a user, an item, a session or an event; numbers are taken as their decimal text."""
+
+
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object that can be stored and sent on as it is.
+
+    Raises:
+        ValueError: A number is not finite, a text is not Unicode, it is nested too deeply, or too large.
+    """
+    try:
+        size = len(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError(
+            "expected plain JSON: finite numbers, whole characters, not nested too deeply"
+        ) from None
+    if size > MAX_OBJECT_BYTES:
+        raise ValueError(f"must not exceed {MAX_OBJECT_BYTES} bytes, got {size}")
+    return value
+
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(plain)]
+"""Raw columns in a request."""
 
 
 def key_text(value: Any) -> Any:
@@ -78,19 +107,13 @@ class Event(BaseModel):
         None, json_schema_extra={"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]}
     )
     """When: ISO 8601, or seconds or milliseconds since 1970. The time of arrival unless given."""
-    properties: dict[str, Any] = Field(default_factory=dict)
+    properties: JsonObject = Field(default_factory=dict)
     """Further raw columns, such as those that `history.where` reads."""
 
     @model_validator(mode="after")
     def _somebody(self) -> Event:
         if self.user_id is None and self.session_id is None:
             raise ValueError("give user_id, or session_id for somebody anonymous")
-        try:
-            text = json.dumps(self.properties, allow_nan=False)
-        except (ValueError, TypeError, RecursionError):
-            raise ValueError("properties must be plain JSON with finite numbers") from None
-        if len(text) > MAX_PROPERTIES_BYTES:
-            raise ValueError(f"properties must not exceed {MAX_PROPERTIES_BYTES} bytes, got {len(text)}")
         return self
 
     def record(self, received: float) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from easyrec.errors import EasyRecError
+from easyrec.errors import ConfigError, EasyRecError
 from serving.funnel.calls import IsolatedCalls, RefusedError
 from serving.funnel.candidates import Candidates, Found, Mask, merge
 from serving.funnel.query import Query, RequestError
@@ -79,6 +81,29 @@ class Funnel:
     def uses_served(self) -> bool:
         """Whether a filter asks what was served."""
         return any(one.type == "served" and one.enabled for one in self.config.filters.values())
+
+    def check(self, query: Query) -> None:
+        """Tries the stages that only read memory, so that a mistake in a scene shows when it is loaded.
+
+        Args:
+            query: A request of somebody unknown.
+
+        Raises:
+            ConfigError: A stage cannot work with this catalogue, or names a task that the model lacks.
+        """
+        few = Candidates.of_rows(np.arange(min(2, len(query.catalogue))))
+        found = replace(few, found=np.full((len(self.sources), len(few)), np.nan, np.float32))
+        query.trace.notes["sources"] = self.sources
+        for name, (one, _) in self._filters.items():
+            _tried(f"filters.{name}", partial(one.keep, query, found.rows))
+        for name, reranker in self._rerankers.items():
+            _tried(f"reranking.{name}", partial(reranker.rerank, query, found))
+        if self.config.ranking.enabled:
+            _tried("ranking", partial(self._ranking.score, query, found))
+        for family, runners in (("sources", self._sources), ("fallback", self._fallback)):
+            for name, runner in runners.items():
+                if not runner.remote:
+                    _tried(f"{family}.{name}", partial(runner.find, query))
 
     def recommend(self, query: Query) -> Candidates:
         """The best items for a request, at most `query.n`.
@@ -260,6 +285,10 @@ class _SourceRunner:
             stage.returned = len(found.rows)
         return found
 
+    def find(self, query: Query) -> Found:
+        """What the source finds, faults and all."""
+        return self._source.find(query)
+
     def start(self, query: Query) -> tuple[float, Future[Found] | RefusedError]:
         """Begins to ask it; the time it began, and what will come of it."""
         begun = time.monotonic()
@@ -303,6 +332,13 @@ class _SourceRunner:
         logger.warning(
             "request %s: the source %s failed: %s", query.trace.request_id, self.name, stage.problem
         )
+
+
+def _tried(place: str, stage: Callable[[], object]) -> None:
+    try:
+        stage()
+    except EasyRecError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _joined(first: Candidates, second: Candidates) -> Candidates:

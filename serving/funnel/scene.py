@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from easyrec.config.base import OneOf, StrictModel
 from easyrec.errors import nearest
 from serving.funnel import filters, reranking, sources
 from serving.funnel.candidates import MAX_SOURCES
 from serving.funnel.ranking import RankingConfig
-from serving.funnel.reranking.rules import PinConfig
+from serving.funnel.reranking.rules import PinConfig, SlotsConfig
 from serving.funnel.sources.memory import FixedConfig
 from serving.funnel.stages import (
     FILTERS,
@@ -72,6 +72,17 @@ class SceneConfig(StrictModel):
         if len(value) >= MAX_SOURCES:
             raise ValueError(f"a scene has at most {MAX_SOURCES - 1} sources, got {len(value)}")
         return value
+
+    @model_validator(mode="after")
+    def _known_sources(self) -> SceneConfig:
+        known = {*self.sources, *self.fallback}
+        for name, config in self.reranking.items():
+            for source in config.sources if isinstance(config, SlotsConfig) else ():
+                if source not in known:
+                    raise ValueError(
+                        f"reranking.{name}: the scene has no source {source!r}.{nearest(source, known)}"
+                    )
+        return self
 
     @property
     def all_sources(self) -> dict[str, SourceConfig]:

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from easyrec.errors import ConfigError, nearest
 from serving.funnel.funnel import Funnel
-from serving.funnel.query import RequestError
+from serving.funnel.query import Query, RequestError
 from serving.funnel.scene import SceneConfig
 from serving.funnel.stages import Resources
+from serving.funnel.trace import Trace
 from serving.models.served import ServedModel
+from serving.people.person import Person
 
 DEFAULT, SIMILAR, POPULAR = "default", "similar", "popular"
 _VARIANTS = 256
@@ -48,6 +50,8 @@ class Scenes:
             _check_models(scene, config, names)
         self.default = next(iter(configured), DEFAULT)
         self._funnels = {name: Funnel(config, resources) for name, config in configs.items()}
+        for name in configured:
+            self._check(name, {model.name: model for model in models})
         self._variants: OrderedDict[tuple[str, str], Funnel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -77,6 +81,15 @@ class Scenes:
         if funnel is None:
             raise RequestError(f"there is no scene {name!r}.{nearest(name, self._funnels)}")
         return (name, self._variant(name, funnel, overrides)) if overrides else (name, funnel)
+
+    def _check(self, name: str, models: Mapping[str, ServedModel]) -> None:
+        funnel = self._funnels[name]
+        model = models[funnel.config.ranking.model or next(iter(models))]
+        query = Query(Person(), 1, model, models, Trace("check", name), 0.0, float("inf"))
+        try:
+            funnel.check(query)
+        except ConfigError as error:
+            raise ConfigError(f"scenes.{name}.{error}") from error
 
     def _variant(self, name: str, funnel: Funnel, overrides: Mapping[str, Any]) -> Funnel:
         key = (name, json.dumps(overrides, sort_keys=True, default=str))

@@ -29,8 +29,15 @@ def write(tmp_path):
 
 
 def test_later_ones_win(write):
-    file = write("models: [a]\nport: 1\nhost: one\nevents: {sync: false, segment_mib: 7}\nworkers: ${COUNT}\n")
-    environment = {"EASYREC_HOST": "two", "EASYREC_EVENTS__SEGMENT_MIB": "8", "COUNT": "3", "EASYREC_OTHER": "x"}
+    file = write(
+        "models: [a]\nport: 1\nhost: one\nevents: {sync: false, segment_mib: 7}\nworkers: ${COUNT}\n"
+    )
+    environment = {
+        "EASYREC_HOST": "two",
+        "EASYREC_EVENTS__SEGMENT_MIB": "8",
+        "COUNT": "3",
+        "EASYREC_OTHER": "x",
+    }
     settings = load_settings(file, {"port": 9}, environment)
     assert (settings.port, settings.host, settings.workers) == (9, "two", 3)
     assert (settings.events.sync, settings.events.segment_mib) == (False, 8)
@@ -72,7 +79,11 @@ def test_all_mistakes_are_told_with_line_and_nearest_name(write):
         (12, "Did you mean 'merge'?"),
         (13, "Did you mean 'port'?"),
     ):
-        assert [one for one in text.splitlines() if f"serving.yaml:{line}" in one or words in one], (line, words, text)
+        assert [one for one in text.splitlines() if f"serving.yaml:{line}" in one or words in one], (
+            line,
+            words,
+            text,
+        )
         assert words in text
         assert f"serving.yaml:{line} " in text
 
@@ -120,7 +131,7 @@ def test_a_package_of_a_user_adds_a_source(write, tmp_path, monkeypatch):
         settings = load_settings(write(f"plugins: [my_shelf]\nmodels: [a]\n{scenes}\n"), environment={})
         assert settings.scenes["home"].sources["mine"].shelf == 3
         wrong = f"plugins: [my_shelf]\nmodels: [a]\n{scenes}\n".replace("shelf: 3", "shelf: x")
-        with pytest.raises(ConfigError, match="scenes.home.sources.mine.shelf"):
+        with pytest.raises(ConfigError, match=r"scenes\.home\.sources\.mine\.shelf"):
             load_settings(write(wrong), environment={})
     finally:
         SOURCES.unregister("my_shelf")
@@ -130,19 +141,25 @@ def test_a_package_of_a_user_adds_a_source(write, tmp_path, monkeypatch):
 
 
 def test_settings_survive_json_from_one_process_to_another(write):
-    settings = load_settings(write("models: [a]\nscenes: {home: {sources: {p: popularity}}}\n"), environment={})
+    settings = load_settings(
+        write("models: [a]\nscenes: {home: {sources: {p: popularity}}}\n"), environment={}
+    )
     assert Settings.model_validate_json(settings.model_dump_json()) == settings
 
 
 def test_the_store_that_is_named_is_opened(tmp_path):
     for name, kind in (("memory", MemoryStore), ("sqlite", SqliteStore)):
-        settings = load_settings(given={"models": ["a"], "store": name, "data": str(tmp_path)}, environment={})
+        settings = load_settings(
+            given={"models": ["a"], "store": name, "data": str(tmp_path)}, environment={}
+        )
         store = open_store(settings)
         assert isinstance(store, kind)
         store.close()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "feature_configs" / "serving").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "feature_configs" / "serving").glob("*.yaml")), ids=lambda path: path.name
+)
 def test_shipped_scenes_are_valid_and_say_how_to_use_them(path):
     settings = load_settings(path, {"models": ["runs/films"]}, {})
     assert settings.scenes

@@ -15,6 +15,7 @@ from easyrec.errors import DataError
 from easyrec.export.candidates import Candidates
 from easyrec.export.content import describe_items
 from easyrec.export.manifest import HistoryEntry, InputEntry, Manifest, TaskEntry
+from easyrec.export.mapped import MappedTable
 from easyrec.export.segments import segment_popularity, write_segments
 from easyrec.export.tables import KeyedTable
 from easyrec.features.batch import EncodedBatch
@@ -133,8 +134,15 @@ class KnownModel(ServedModel):
             one_hot = np.eye(4, dtype=np.float32)[np.arange(ITEMS) % 4]
             candidates = Candidates(**{**vars(candidates), "vectors": one_hot})
         catalogue = Catalogue(candidates, EncodedBatch(ITEMS))
+        users = KeyedTable(user_table(), "user_id")
+        MappedTable.write_files(users, folder / "users")
         super().__init__(
-            folder, manifest(name, version), "known", self, catalogue, KeyedTable(user_table(), "user_id")
+            folder,
+            manifest(name, version),
+            "known",
+            self,
+            catalogue,
+            MappedTable.open_files(folder / "users", "user_id"),
         )
         self.failing: Exception | None = None
         self.asked: list[Mapping[str, Any]] = []

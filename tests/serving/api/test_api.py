@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from easyrec.errors import ConfigError
 from serving.stores.base import StoreError
 
 
@@ -200,6 +201,24 @@ def test_versions_are_activated_and_rolled_back(client):
     assert client.post("/v1/models/fims:rollback").status_code == 404
 
 
+def test_a_version_is_tried_beside_the_active_one(client, tmp_path):
+    service = client.app.state.service
+    service.hub.load_now("films@2", activate=False)
+    assert client.post("/v1/models/films/versions/2:shadow", {"percent": 100}).status_code == 204
+    client.post("/v1/recommend", {"user_id": "100", "n": 2, "request_id": "r1"})
+    assert client.post("/v1/models/films/versions/2:shadow", {"percent": 0}).status_code == 204
+    record = json.loads((tmp_path / "data" / "shadow" / "films.jsonl").read_text())
+    assert (record["request_id"], record["active"], record["shadow"]) == ("r1", "1", "2")
+    assert record["items"] == [59, 58]
+    assert client.post("/v1/models/films/versions/9:shadow", {"percent": 5}).status_code == 404
+    assert client.post("/v1/models/films/versions/2:shadow", {"percent": 101}).status_code == 422
+
+
+def test_two_models_of_one_name_are_refused(start):
+    with pytest.raises(ConfigError, match="are both named 'films'"):
+        start(models=["films@1", "films@2"])
+
+
 def test_debug_explains_every_stage(client):
     debug = client.post("/v1/recommend", {"user_id": "100", "n": 3, "debug": True}).json()["debug"]
     stages = {(one["stage"], one["name"]): one for one in debug["stages"]}
@@ -230,6 +249,12 @@ BAD = [
     ("POST", "/v1/recommend", b'{"properties": ["nothing"]}'),
     ("POST", "/v1/recommend", b'{"context": {"age": "x"}}'),
     ("POST", "/v1/recommend", b'{"context": {"age": [[]]}}'),
+    ("POST", "/v1/recommend", b'{"context": {"device": "\\ud800"}}'),
+    ("POST", "/v1/recommend", b'{"context": {"age": NaN}}'),
+    ("POST", "/v1/recommend", b'{"user_id": "\\ud800"}'),
+    ("POST", "/v1/recommend", b'{"context": ' + b"[" * 50_000),
+    ("PUT", "/v1/items/3", b'{"properties": {"title": "\\udfff"}}'),
+    ("POST", "/v1/models/films:predict", b'{"instances": [{"city": "\\ud800"}]}'),
     ("POST", "/v1/rank", b'{"item_ids": []}'),
     ("POST", "/v1/rank", b"{}"),
     ("POST", "/v1/rank", json.dumps({"item_ids": list(range(100_001))}).encode()),

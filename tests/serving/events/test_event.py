@@ -53,7 +53,8 @@ def test_what_is_no_time_is_refused(value):
         ({"timestamp": "soon"}, "timestamp: expected a time"),
         ({"properties": []}, "properties"),
         ({"properties": {"a": math.nan}}, "finite"),
-        ({"properties": {"a": "x" * 20_000}}, "16384 bytes"),
+        ({"properties": {"a": "x" * 70_000}}, "65536 bytes"),
+        ({"properties": {"a": "\ud800"}}, "whole characters"),
         ({"usr_id": "u"}, "usr_id"),
     ],
 )

@@ -20,7 +20,9 @@ def found(rows: list[int]) -> Found:
 
 @given(parts)
 def test_each_item_is_there_once_with_the_sources_and_scores_that_found_it(drawn):
-    merged = merge([(at, found(rows), quota, weight) for at, (rows, quota, weight) in enumerate(drawn)], len(drawn))
+    merged = merge(
+        [(at, found(rows), quota, weight) for at, (rows, quota, weight) in enumerate(drawn)], len(drawn)
+    )
     kept = [[row for row in rows if row >= 0][:quota] for rows, quota, _ in drawn]
     assert sorted(merged.rows.tolist()) == sorted({row for rows in kept for row in rows})
     for place, row in enumerate(merged.rows.tolist()):
@@ -28,7 +30,11 @@ def test_each_item_is_there_once_with_the_sources_and_scores_that_found_it(drawn
             assert merged.from_source(source)[place] == (row in rows)
             score = merged.found[source, place]
             assert np.isnan(score) if row not in rows else score == -drawn[source][0].index(row)
-        expected = sum(weight / (60 + rows.index(row)) for rows, (_, _, weight) in zip(kept, drawn, strict=True) if row in rows)
+        expected = sum(
+            weight / (60 + rows.index(row))
+            for rows, (_, _, weight) in zip(kept, drawn, strict=True)
+            if row in rows
+        )
         np.testing.assert_allclose(merged.scores[place], expected, rtol=1e-5)
     assert (np.diff(merged.scores) <= 1e-9).all()
 

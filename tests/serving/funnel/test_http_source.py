@@ -29,7 +29,7 @@ class Shelf(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: Shelf
 
-    def do_POST(self) -> None:  # noqa: N802 the name that http.server looks for
+    def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         self.server.go.wait(10)
         status, body = self.server.answer
@@ -62,7 +62,10 @@ def home(world, shelf):
 
 
 def test_it_is_told_who_asks_and_its_items_are_ranked(home, shelf):
-    shelf.answer = (200, b'{"items": [{"item_id": 7, "score": 0.5}, {"item_id": "9"}, {"item_id": "unknown"}]}')
+    shelf.answer = (
+        200,
+        b'{"items": [{"item_id": 7, "score": 0.5}, {"item_id": "9"}, {"item_id": "unknown"}]}',
+    )
     answer = home.recommender.answer(
         Request(user_id="100", context={"device": "tv"}, n=5, request_id="r")
     ).payload

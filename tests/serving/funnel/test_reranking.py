@@ -55,8 +55,10 @@ def test_greedy_dpp_enlarges_the_determinant_most_at_every_step(seed, size):
 
 
 def test_dpp_finds_the_best_pair_of_few():
-    kernel = np.diag([1.2, 1.0, 1.0]) @ np.array([[1, 0.99, 0.1], [0.99, 1, 0.1], [0.1, 0.1, 1]]) @ np.diag(
-        [1.2, 1.0, 1.0]
+    kernel = (
+        np.diag([1.2, 1.0, 1.0])
+        @ np.array([[1, 0.99, 0.1], [0.99, 1, 0.1], [0.1, 0.1, 1]])
+        @ np.diag([1.2, 1.0, 1.0])
     )
     best = max(combinations(range(3), 2), key=lambda pair: np.linalg.det(kernel[np.ix_(pair, pair)]))
     assert sorted(greedy_dpp(kernel, 2)) == list(best) == [0, 2]
@@ -68,7 +70,13 @@ def test_dpp_ends_when_nothing_different_is_left():
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
-    [([3, 1, 2], [1, 0, 0.5]), ([2, 2], [1, 1]), ([], []), ([np.nan, 1, 0], [0, 1, 0]), ([-np.inf, 4, 2], None)],
+    [
+        ([3, 1, 2], [1, 0, 0.5]),
+        ([2, 2], [1, 1]),
+        ([], []),
+        ([np.nan, 1, 0], [0, 1, 0]),
+        ([-np.inf, 4, 2], None),
+    ],
 )
 def test_scores_are_scaled(scores, expected):
     found = scaled(np.asarray(scores, np.float64))
@@ -77,7 +85,12 @@ def test_scores_are_scaled(scores, expected):
         np.testing.assert_allclose(found, expected)
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=12), st.integers(1, 3), st.integers(1, 5), st.integers(1, 12))
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", None]), max_size=12),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(1, 12),
+)
 def test_a_cap_is_kept_wherever_it_can_be(values, most, window, n):
     order = spread(values, most, window, n)
     assert len(order) == len(set(order)) == min(n, len(values))
@@ -92,7 +105,9 @@ def test_a_cap_is_kept_wherever_it_can_be(values, most, window, n):
 @given(st.integers(0, 8), st.dictionaries(st.integers(1, 12), st.integers(0, 7), max_size=4))
 def test_placed_items_stand_where_they_should(size, places):
     distinct = {position: item for position, item in places.items() if item < size}
-    distinct = {position: item for item, position in {item: position for position, item in distinct.items()}.items()}
+    distinct = {
+        position: item for item, position in {item: position for position, item in distinct.items()}.items()
+    }
     result = placed(Candidates.of_rows(np.arange(size)), distinct).rows.tolist()
     assert sorted(result) == list(range(size))
     for position, item in distinct.items():
@@ -111,7 +126,9 @@ def answer(world: Any, reranking: dict[str, Any], n: int = 10, **scene: Any) -> 
 
 def test_variety_mixes_genres(world):
     plain = [item["properties"]["genres"] for item in answer(world, {}, 4, ranking={"score": "click"})]
-    varied = [item["properties"]["year"] for item in answer(world, {"v": {"type": "mmr", "relevance": 0.3}}, 4)]
+    varied = [
+        item["properties"]["year"] for item in answer(world, {"v": {"type": "mmr", "relevance": 0.3}}, 4)
+    ]
     assert plain
     assert max(varied) - min(varied) > 10, "other times are reached"
 

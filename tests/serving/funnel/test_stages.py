@@ -53,7 +53,11 @@ PEOPLE = [
 
 
 def test_every_registered_member_is_tested_here():
-    here = ((SOURCES, SOURCES_HERE, {"http"}), (FILTERS, FILTERS_HERE, set()), (RERANKERS, RERANKERS_HERE, set()))
+    here = (
+        (SOURCES, SOURCES_HERE, {"http"}),
+        (FILTERS, FILTERS_HERE, set()),
+        (RERANKERS, RERANKERS_HERE, set()),
+    )
     for registry, configured, elsewhere in here:
         types = {config.get("type", name) for name, config in configured.items()}
         built_in = {part.name for part in registry if part.config.__module__.startswith("serving.")}
@@ -173,7 +177,9 @@ def test_fresh_items_are_drawn_with_a_known_chance(lively):
 
 def test_filters_keep_what_they_say(lively):
     query, rows = query_of(lively, {"user_id": "active"}), np.arange(61)
-    keep = {name: member(FILTERS, name, config, lively).keep(query, rows) for name, config in FILTERS_HERE.items()}
+    keep = {
+        name: member(FILTERS, name, config, lively).keep(query, rows) for name, config in FILTERS_HERE.items()
+    }
     assert np.flatnonzero(~keep["seen"]).tolist() == [3, 12, 60]
     assert np.flatnonzero(~keep["blocked"]).tolist() == [1, 2]
     table = lively.model.catalogue.table(rows).to_pylist()
