@@ -7,6 +7,7 @@ while a page on disk differs from what this script writes.
 from __future__ import annotations
 
 import inspect
+import json
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +17,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from easyrec.cli.main import COMMANDS, LazyCommand
+from easyrec.cli.main import COMMANDS, LazyCommand, installed_commands
 from easyrec.config.base import OneOf
 from easyrec.config.data import READERS
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import schema_text
 from easyrec.registry import Registry
+from serving.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -36,6 +38,17 @@ Every key of a pipeline file, its type, its default and what it means. A key wit
 `easyrec schema` prints the same as JSON Schema, which editors use to complete and check the file;
 `easyrec validate CONFIG` checks a file. How a file is read (overrides, `include:`, `${ENV}`, patterns) is in
 [How a configuration file is read](configuration_files.md).
+"""
+
+SERVING_INTRODUCTION = """\
+# Service reference
+
+<!-- Written by docs/generate_reference.py from the settings classes. Do not edit; run `make docs`. -->
+
+Every key of the file that `easyrec serve --config FILE` reads, scenes included. A variable of the environment wins over
+the file: `EASYREC_STORE` sets `store`, `EASYREC_EVENTS__SYNC` sets `events.sync`. The command line wins over both. How
+the parts work together is in [Serve recommendations](../how_to/serve_recommendations.md); the REST API describes
+itself under `/docs`.
 """
 
 
@@ -71,7 +84,8 @@ def link(text: str) -> str:
 
 def title(cls: type[BaseModel]) -> str:
     """The heading of a class that is not a member of a family."""
-    return cls.__name__.removesuffix("Config")
+    name = cls.__name__.removesuffix("Config")
+    return name.removesuffix("Settings") or name
 
 
 def tag(cls: type[BaseModel]) -> str | None:
@@ -110,6 +124,8 @@ def type_text(annotation: Any, metadata: list[Any]) -> str:
         return f"mapping to {type_text(arguments[1], [])}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"[{tag(annotation) or title(annotation)}](#{anchor(title(annotation))})"
+    if isinstance(annotation, type) and issubclass(annotation, Path):
+        return "path"
     names = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Any: "anything"}
     return names.get(annotation, str(getattr(annotation, "__name__", annotation)))
 
@@ -140,9 +156,18 @@ def default_text(field: FieldInfo) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, (list, tuple)):
         return "`[" + ", ".join(str(value) or '""' for value in default) + "]`"
-    if default == {}:
-        return "`{}`"
+    if isinstance(default, dict):
+        written = {key: as_written(value) for key, value in default.items()}
+        return f"`{json.dumps(written)}`".replace('"', "")
     return f'`"{default}"`' if default == "" or default in list(",;\"'") else f"`{default}`"
+
+
+def as_written(value: Any) -> Any:
+    """A value as YAML has it, without the defaults of its class."""
+    if not isinstance(value, BaseModel):
+        return value
+    chosen = {"type": value.type} if hasattr(value, "type") else {}
+    return {**chosen, **value.model_dump(mode="json", exclude_defaults=True)}
 
 
 def cell(text: str) -> str:
@@ -251,9 +276,17 @@ def configuration() -> str:
     return page.text()
 
 
+def service() -> str:
+    """The page on the service."""
+    page = Page(SERVING_INTRODUCTION)
+    page.add(Settings)
+    return page.text()
+
+
 def commands() -> str:
-    """The page on the command line."""
-    return "\n".join([COMMANDS_INTRODUCTION, *(command_section(command) for command in COMMANDS)])
+    """The page on the command line; commands of other packages are not ours to describe."""
+    own = [command for command in installed_commands() if command.own]
+    return "\n".join([COMMANDS_INTRODUCTION, *(command_section(command) for command in (*COMMANDS, *own))])
 
 
 def command_section(lazy: LazyCommand) -> str:
@@ -304,6 +337,7 @@ def pages() -> dict[Path, str]:
     return {
         REFERENCE / "configuration.md": configuration(),
         REFERENCE / "commands.md": commands(),
+        REFERENCE / "service.md": service(),
         SCHEMA: schema_text(),
     }
 

@@ -46,12 +46,17 @@ class LazyCommand:
     Attributes:
         name: How it is called.
         summary: One line for the list of commands.
-        target: "package.module:attribute", or the entry point of another package.
+        target: "package.module:attribute", or an entry point.
     """
 
     name: str
     summary: str
     target: str | EntryPoint
+
+    @property
+    def own(self) -> bool:
+        """Whether it is part of EasyRec, and not of another package."""
+        return isinstance(self.target, str) or _package(self.target) == __package__.partition(".")[0]
 
     def load(self) -> Any:
         """The command, imported now.
@@ -65,7 +70,7 @@ class LazyCommand:
         try:
             loaded = self.target.load()
         except Exception as error:  # a foreign module may fail in any way; the user needs its name
-            package = self.target.dist.name if self.target.dist else self.target.value
+            package = _package(self.target)
             raise EasyRecError(
                 f"the command {self.name!r} comes from the package {package} ({self.target.value}), which cannot be "
                 f"loaded: {type(error).__name__}: {error}"
@@ -83,6 +88,7 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand(
         "list", "Show the features, models, losses, metrics, ... there are.", "easyrec.cli.list:list_parts"
     ),
+    LazyCommand("prepare", "Encode the data once, into shards.", "easyrec.cli.prepare:prepare"),
     LazyCommand("train", "Train a model, measure it, export its bundle.", "easyrec.cli.train:train"),
     LazyCommand("evaluate", "Measure a run, or any predictions.", "easyrec.cli.evaluate:evaluate"),
     LazyCommand("compare", "Compare two runs, or rank many by a metric.", "easyrec.cli.compare:compare"),
@@ -103,9 +109,13 @@ def installed_commands() -> list[LazyCommand]:
     ]
 
 
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value
+
+
 def _summary(point: EntryPoint) -> str:
     """One line on a command: what its module says of itself if it is EasyRec's own, else which package it is from."""
-    package = point.dist.name if point.dist else point.value
+    package = _package(point)
     found = find_spec(point.module) if package == __package__.partition(".")[0] else None
     if found is None or found.origin is None:
         return f"From the package {package}."
