@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 
 from serving.api.dependencies import ServiceDependency, json_response
 from serving.api.problems import ProblemError
@@ -13,6 +13,7 @@ from serving.events.event import Key
 from serving.ui import view
 
 STATIC = "static"
+EXPERIMENTS = "/v1/experiments"
 FILES = {
     "index.html": "text/html; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -54,9 +55,11 @@ async def asset(name: str) -> Response:
 
 
 @router.get("/data/setup")
-async def setup(service: ServiceDependency) -> Response:
+async def setup(request: Request, service: ServiceDependency) -> Response:
     """What there is to choose from."""
-    return json_response(await service.call(view.setup, service))
+    found = await service.call(view.setup, service)
+    experiments = any(getattr(route, "path", None) == EXPERIMENTS for route in request.app.routes)
+    return json_response(found | {"experiments": experiments})
 
 
 @router.get("/data/person")

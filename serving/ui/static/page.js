@@ -175,10 +175,10 @@ function showStages(answer) {
     element(
       "tr",
       { class: stage.problem ? "problem" : null, title: stage.problem || null },
-      element("td", {}, stage.stage === stage.name ? stage.name : `${stage.stage} ${stage.name}`, stage.problem ? element("div", {}, stage.problem) : null),
+      element("td", {}, stage.stage === "people" ? stage.name : `${stage.stage} ${stage.name}`, stage.problem ? element("div", {}, stage.problem) : null),
       element("td", { class: "time" }, element("meter", { min: 0, max: longest, value: stage.ms, "aria-hidden": "true" }), ` ${stage.ms.toFixed(2)} ms`),
-      element("td", { class: "number" }, stage.stage === "source" ? "" : String(stage.received)),
-      element("td", { class: "number" }, String(stage.returned)),
+      element("td", { class: "number" }, stage.received ? String(stage.received) : ""),
+      element("td", { class: "number" }, stage.stage === "people" ? "" : String(stage.returned)),
     ),
   );
   $("stages").tBodies[0].replaceChildren(...rows);
@@ -247,13 +247,8 @@ async function showModels() {
 }
 
 async function showExperiments() {
-  let found = null;
-  try {
-    found = await call("GET", "/v1/experiments");
-  } catch (problem) {
-    if (!(problem instanceof Problem) || problem.status !== 404) throw problem;
-  }
-  const list = found ? found.experiments || [] : [];
+  const found = state.setup.experiments ? await call("GET", "/v1/experiments") : {};
+  const list = found.experiments || [];
   fill(
     "experiments",
     list.length
