@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evaluation.attribution import Attribution
     from evaluation.baselines import BASELINES, Baseline, fit_baselines
     from evaluation.candidates import Candidates
     from evaluation.catalogue_facts import catalogue_facts
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from evaluation.comparison_result import Compared, Comparison
     from evaluation.errors import DataError, EvaluationError, MetricError
     from evaluation.gates import Gate, GateResult, judge_gates, parse_gate
+    from evaluation.importance import Importance, ImportanceResult, permutation_importance
     from evaluation.interactions import Interactions, ItemAttributes
     from evaluation.leaderboard import Leaderboard, leaderboard
     from evaluation.leakage import Finding, LeakageReport, check_leakage
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BASELINES",
     "METRICS",
+    "Attribution",
     "Baseline",
     "BaselineResult",
     "Candidates",
@@ -65,6 +68,8 @@ __all__ = [
     "Finding",
     "Gate",
     "GateResult",
+    "Importance",
+    "ImportanceResult",
     "Interactions",
     "ItemAttributes",
     "Leaderboard",
@@ -112,6 +117,7 @@ __all__ = [
     "normalized_entropy",
     "parse_gate",
     "parse_metric",
+    "permutation_importance",
     "pr_auc",
     "precision",
     "r2",
@@ -126,6 +132,7 @@ __all__ = [
 ]
 
 _NAMES_OF = {
+    "attribution": ("Attribution",),
     "baselines": (
         "BASELINES",
         "Baseline",
@@ -151,6 +158,11 @@ _NAMES_OF = {
         "GateResult",
         "judge_gates",
         "parse_gate",
+    ),
+    "importance": (
+        "Importance",
+        "ImportanceResult",
+        "permutation_importance",
     ),
     "interactions": (
         "Interactions",

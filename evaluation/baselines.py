@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import numpy as np
 from scipy import sparse
 
-from evaluation.arrays import FloatArray, IntArray, SparseRows
+from evaluation.arrays import FloatArray, IntArray, SparseRows, sort_within
 from evaluation.errors import DataError, did_you_mean
 from evaluation.interactions import Interactions, ItemAttributes
 from evaluation.protocol import ScoreFunction
@@ -182,12 +182,19 @@ class LastItemBaseline:
 
     def __init__(self, neighbours: int = 100, history: int = 300) -> None:
         self._similarity = CoOccurrenceBaseline(neighbours, history)
+        self._shared = False
         self._last = np.empty(0, dtype=np.int64)
         self._n_items = 0
 
+    def share(self, similarity: CoOccurrenceBaseline) -> None:
+        """Use the neighbours of another baseline, which is fitted before this one on the same interactions."""
+        self._similarity = similarity
+        self._shared = True
+
     def fit(self, interactions: Interactions, items: ItemAttributes | None = None) -> Self:
         """Find each user's last item and the neighbours of every item."""
-        self._similarity.fit(interactions)
+        if not self._shared:
+            self._similarity.fit(interactions)
         self._n_items = interactions.n_items
         self._last = np.full(interactions.n_users, -1, dtype=np.int64)
         latest = _latest(interactions, 1)
@@ -247,7 +254,11 @@ def fit_baselines(
     for name in chosen:
         if name not in BASELINES:
             raise DataError(f"Unknown baseline {name!r}; {did_you_mean(name, BASELINES)}")
-    return {name: BASELINES[name](seed).fit(interactions, items).scores for name in chosen}
+    fitted = {name: BASELINES[name](seed) for name in chosen}
+    both = fitted.get("co_occurrence"), fitted.get("last_item")
+    if isinstance(both[0], CoOccurrenceBaseline) and isinstance(both[1], LastItemBaseline):
+        both[1].share(both[0])  # what takes time is the same for both
+    return {name: one.fit(interactions, items).scores for name, one in fitted.items()}
 
 
 def _sum_by_item(interactions: Interactions, values: FloatArray) -> FloatArray:
@@ -304,10 +315,12 @@ def _nearest(unit: SparseRows, neighbours: int) -> SparseRows:
     block = 512
     for start in range(0, n_items, block):
         part = (unit[start : start + block] @ other).tocsr()
+        part.sort_indices()
         owner = np.repeat(np.arange(part.shape[0]) + start, np.diff(part.indptr))
         use = part.indices != owner
         owner, item, value = owner[use], part.indices[use], part.data[use]
-        order = np.lexsort((item, -value, owner))
+        # Entries come by owner and item, so a stable sort leaves equal cosines in the order of the items.
+        order = sort_within(owner - start, part.shape[0], np.argsort(-value, kind="stable"))
         owner, item, value = owner[order], item[order], value[order]
         first = np.searchsorted(owner, owner, side="left")
         near = np.arange(len(owner)) - first < neighbours

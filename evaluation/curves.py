@@ -24,6 +24,8 @@ class BinaryCurves:
         recall: Precision-recall, x, from the highest threshold.
         precision: Precision-recall, y.
         positive_share: Weighted share of positives, the precision of a random ranking.
+        share_taken: Gain, x: share of the rows with the highest scores.
+        share_found: Gain, y: share of the positives among them; y / x is the lift.
         mean_score: Calibration, x: mean score of each of up to ten bins of about equal weight, ascending.
         observed_rate: Calibration, y: share of positives in each bin.
         bin_weight: Calibration: weight of rows in each bin.
@@ -37,6 +39,8 @@ class BinaryCurves:
     recall: list[float]
     precision: list[float]
     positive_share: float
+    share_taken: list[float]
+    share_found: list[float]
     mean_score: list[float]
     observed_rate: list[float]
     bin_weight: list[float]
@@ -70,6 +74,8 @@ def binary_curves(rows: Rows) -> BinaryCurves | None:
     roc = _thin(false_rate + true_rate)
     precision = hits[1:] / np.maximum(hits[1:] + misses[1:], np.finfo(np.float64).tiny)
     by_recall = _thin(true_rate[1:])
+    taken = (hits + misses) / (hits[-1] + misses[-1])
+    by_taken = _thin(taken)
     mean_score, observed, bin_weight = _calibration(rows.score[order].astype(np.float64), label, weight)
     edges, in_negative, in_positive = _histograms(rows)
     return BinaryCurves(
@@ -78,6 +84,8 @@ def binary_curves(rows: Rows) -> BinaryCurves | None:
         recall=true_rate[1:][by_recall].tolist(),
         precision=precision[by_recall].tolist(),
         positive_share=float(hits[-1] / (hits[-1] + misses[-1])),
+        share_taken=taken[by_taken].tolist(),
+        share_found=true_rate[by_taken].tolist(),
         mean_score=mean_score.tolist(),
         observed_rate=observed.tolist(),
         bin_weight=bin_weight.tolist(),

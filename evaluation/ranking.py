@@ -17,6 +17,7 @@ from evaluation.metrics.catalogue import CatalogueFacts
 from evaluation.metrics.ranking import RankedLists, positive_entries
 from evaluation.metrics.registry import METRICS, MetricAtK, parse_metric
 from evaluation.model_draws import ModelDraws
+from evaluation.popularity import popularity_shares
 from evaluation.protocol import ScoreFunction, rank_full_catalogue
 from evaluation.ranking_result import RankingResult
 from evaluation.uncertainty import DEFAULT_LEVEL, DEFAULT_RESAMPLES, check_bootstrap
@@ -113,6 +114,7 @@ def evaluate_ranking(
         apart=_apart(lists, truth, interactions, columns, drawn, level),
         candidates=candidates.description if candidates is not None else "",
         is_sampled=candidates is not None and candidates.is_sampled,
+        popularity=popularity_shares(lists, int(headline.partition("@")[2])),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from evaluation.cold_start import Apart
 from evaluation.metrics.ranking import RankedLists
 from evaluation.metrics.registry import parse_metric
+from evaluation.popularity import PopularityShares
 from evaluation.render import (
     TextTable,
     decimals_for,
@@ -44,6 +45,8 @@ class RankingResult:
         apart: Cold users, warm users and cold items, where there are any.
         candidates: What competed, in words, where it was not the whole catalogue.
         is_sampled: Whether chance has chosen the candidates.
+        popularity: How consumption and each model's recommendations spread over items from popular to rare, where
+            the training interactions were given.
     """
 
     models: Mapping[str, Mapping[str, Estimate]]
@@ -62,6 +65,7 @@ class RankingResult:
     apart: Mapping[str, Apart] = field(default_factory=dict)
     candidates: str = ""
     is_sampled: bool = False
+    popularity: PopularityShares | None = None
 
     @property
     def metrics(self) -> list[str]:
@@ -164,16 +168,21 @@ class RankingResult:
         ]
 
     def apart_table(self) -> TextTable:
-        """The primary metric of every model for cold users, warm users and cold items."""
+        """The primary metric of every model for cold users, warm users and cold items, with intervals."""
+        decimals = {
+            name: decimals_for([table[self.primary] for table in part.models.values()])
+            for name, part in self.apart.items()
+        }
         rows = []
-        for name, part in self.apart.items():
-            decimals = decimals_for([table[self.primary] for table in part.models.values()])
-            for model in self.by_primary():
+        for model in self.by_primary():
+            cells = [model]
+            for name, part in self.apart.items():
                 one = part.models[model][self.primary]
-                cells = [number(one.value, decimals), interval_text(one, decimals)]
-                rows.append([name, f"{part.n_users:,}", model, *cells])
-        header = ["part", "users", "model", metric_title(self.primary), f"{percent(self.level)} interval"]
-        return TextTable(header, rows, frozenset({0, 2}))
+                span = f" ({interval_text(one, decimals[name])})" if one.has_interval else ""
+                cells.append(f"{number(one.value, decimals[name])}{span}")
+            rows.append(cells)
+        parts = [f"{name}, {part.n_users:,} users" for name, part in self.apart.items()]
+        return TextTable([metric_title(self.primary), *parts], rows)
 
     def by_primary(self, metric: str | None = None) -> list[str]:
         """Model names, best first by a metric (the primary one by default)."""
@@ -213,7 +222,8 @@ class RankingResult:
             "n_relevant_seen", "level", "resamples", "seed", "models": {model: {metric: {"value", "low", "high",
             "level", "n", "note"}}}, "differences": {model: {metric: {"difference": {..}, "p_value", "win_rate",
             "loss_rate"}}}, "verdicts": {model: sentence}, "apart": {part: {"meaning", "n_users", "models"}},
-            "candidates", "is_sampled"}``. Numbers that do not exist are None, never NaN.
+            "candidates", "is_sampled", "popularity": {"groups", "shares"} or None}``. Numbers that do not exist
+            are None, never NaN.
         """
         return {
             "schema": SCHEMA,
@@ -239,6 +249,7 @@ class RankingResult:
             "apart": {name: part.to_dict() for name, part in self.apart.items()},
             "candidates": self.candidates,
             "is_sampled": self.is_sampled,
+            "popularity": self.popularity.to_dict() if self.popularity else None,
         }
 
     def to_markdown(self) -> str:

@@ -6,7 +6,15 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from evaluation.plotting.plots import slice_plot
-from evaluation.render import TextTable, decimals_for, interval_text, number, p_value_text, percent
+from evaluation.render import (
+    TextTable,
+    decimals_for,
+    interval_text,
+    metric_title,
+    number,
+    p_value_text,
+    percent,
+)
 from evaluation.uncertainty import DEFAULT_LEVEL, Estimate, finite_or_none
 
 if TYPE_CHECKING:
@@ -107,18 +115,26 @@ class SliceResult:
             for one in self.slices
         ]
         interval = f"{percent(self.level)} interval"
-        header = ["slice", "rows", f"{self.unit}s", self.metric, interval, "difference", "adjusted p"]
+        header = [
+            "slice",
+            "rows",
+            f"{self.unit}s",
+            metric_title(self.metric),
+            interval,
+            "difference",
+            "adjusted p",
+        ]
         return TextTable(header, [[*first, "", ""], *rows])
 
     def remarks(self) -> list[str]:
         """Which slices stand out, and the gap of each column."""
         found = [
             f"{one.column} = {one.value} differs from all rows by {number(one.difference.value, signed=True)} "
-            f"{self.metric} (adjusted p {p_value_text(one.adjusted_p, 2 / (self.resamples + 1))})."
+            f"{metric_title(self.metric)} (adjusted p {p_value_text(one.adjusted_p, 2 / (self.resamples + 1))})."
             for one in self.different()
         ]
         gaps = [
-            f"Gap between the slices of {column}: {number(gap.value)} {self.metric} "
+            f"Gap between the slices of {column}: {number(gap.value)} {metric_title(self.metric)} "
             f"({percent(self.level)} interval {interval_text(gap)})."
             for column, gap in self.gaps.items()
         ]

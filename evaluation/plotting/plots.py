@@ -11,10 +11,13 @@ from evaluation.plotting.theme import FONT_SIZE, PRINT, Palette, few_ticks, lege
 from evaluation.render import metric_title
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from evaluation.attribution import Attribution
     from evaluation.comparison_result import Compared, Comparison
     from evaluation.curves import BinaryCurves
+    from evaluation.importance import ImportanceResult
     from evaluation.ranking_result import RankingResult
     from evaluation.slice_result import SliceResult
     from evaluation.uncertainty import Estimate
@@ -236,11 +239,7 @@ def slice_plot(result: SliceResult, palette: Palette = PRINT) -> Figure:
         if one.estimate.has_interval:
             axes.plot([one.estimate.low, one.estimate.high], [place, place], color=color, linewidth=2.2)
         axes.plot(one.estimate.value, place, marker="o", markersize=5.5, color=color)
-    axes.set_yticks(range(len(shown)), [plain_text(short(f"{one.column} = {one.value}")) for one in shown])
-    axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0, labelcolor=palette.ink)
-    few_ticks(axes, 4)
+    _name_rows(axes, [short(f"{one.column} = {one.value}") for one in shown], palette)
     axes.set_xlabel(plain_text(metric_title(result.metric)))
     return figure
 
@@ -248,3 +247,106 @@ def slice_plot(result: SliceResult, palette: Palette = PRINT) -> Figure:
 def short(text: str, length: int = 26) -> str:
     """A text cut to a length with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def importance_plot(result: ImportanceResult, palette: Palette = PRINT, most: int = 15) -> Figure:
+    """The features that matter most, with intervals, the most important on top."""
+    shown = result.features[:most][::-1]
+    figure, axes = new_figure(palette, height=0.9 + 0.3 * max(len(shown), 1))
+    axes.axvline(0, color=palette.muted, linewidth=1)
+    for place, one in enumerate(shown):
+        axes.barh(place, one.loss.value, height=0.55, color=palette.accent, alpha=0.35)
+        if one.loss.has_interval:
+            axes.plot([one.loss.low, one.loss.high], [place, place], color=palette.accent, linewidth=2)
+    _name_rows(axes, [short(one.feature) for one in shown], palette)
+    axes.set_xlabel(plain_text(f"loss of {metric_title(result.metric)} when shuffled"))
+    return figure
+
+
+def attribution_plot(one: Attribution, palette: Palette = PRINT, most: int = 10) -> Figure:
+    """What the features of a row add to its prediction, the largest on top."""
+    shown = list(one.contributions.items())[:most][::-1]
+    figure, axes = new_figure(palette, height=0.9 + 0.3 * max(len(shown), 1))
+    axes.axvline(0, color=palette.muted, linewidth=1)
+    for place, (_, value) in enumerate(shown):
+        axes.barh(
+            place, value, height=0.55, color=palette.accent if value >= 0 else palette.reference, alpha=0.75
+        )
+    _name_rows(axes, [short(name) for name, _ in shown], palette)
+    axes.set_xlabel(f"adds to the {one.unit}")
+    return figure
+
+
+def gain_plot(curves: BinaryCurves, palette: Palette = PRINT) -> Figure:
+    """Share of the positives found among the highest scores, against the share of rows looked at."""
+    figure, axes = new_figure(palette)
+    axes.plot([0, 1], [0, 1], color=palette.muted, linewidth=1, linestyle=(0, (3, 3)))
+    perfect = min(max(curves.positive_share, 0.0), 1.0)
+    axes.plot([0, perfect, 1], [0, 1, 1], color=palette.rule, linewidth=1.2)
+    axes.plot(curves.share_taken, curves.share_found, color=palette.accent, linewidth=_LINE)
+    axes.set(
+        xlabel="share of rows, highest scores first",
+        ylabel="share of positives found",
+        xlim=(0, 1),
+        ylim=(0, 1.01),
+    )
+    return figure
+
+
+def lift_plot(curves: BinaryCurves, palette: Palette = PRINT) -> Figure:
+    """How many times more positives there are among the highest scores than among all rows."""
+    figure, axes = new_figure(palette)
+    axes.axhline(1, color=palette.muted, linewidth=1, linestyle=(0, (3, 3)))
+    taken, found = np.asarray(curves.share_taken), np.asarray(curves.share_found)
+    use = taken >= 0.005  # above so few rows the lift is noise
+    axes.plot(taken[use], found[use] / taken[use], color=palette.accent, linewidth=_LINE)
+    axes.set(xlabel="share of rows, highest scores first", ylabel="lift", xlim=(0, 1))
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def popularity_plot(
+    groups: Sequence[str],
+    shares: Mapping[str, Sequence[float]],
+    colors: Mapping[str, str],
+    palette: Palette = PRINT,
+) -> Figure:
+    """How what is consumed, and what each model recommends, spreads over items from popular to rare.
+
+    Args:
+        groups: Groups of items, the most popular first.
+        shares: Share of each group by name; "consumed" is what users took in training.
+        colors: Colour of each model.
+        palette: Colours.
+
+    Returns:
+        The figure.
+    """
+    figure, axes = new_figure(palette, height=3.4)
+    for name, values in shares.items():
+        if name == "consumed":
+            axes.bar(range(len(groups)), values, width=0.7, color=palette.muted, alpha=0.3, label="consumed")
+            continue
+        color = colors[name]
+        axes.plot(
+            range(len(groups)),
+            values,
+            color=color,
+            linewidth=_LINE,
+            marker="o",
+            markersize=4,
+            label=plain_text(name),
+        )
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="items by popularity in training", ylabel="share")
+    legend(axes, palette)
+    return figure
+
+
+def _name_rows(axes: Axes, names: Sequence[str], palette: Palette) -> None:
+    axes.set_yticks(range(len(names)), [plain_text(name) for name in names])
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0, labelcolor=palette.ink)
+    few_ticks(axes, 4)

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evaluation.attribution import Attribution
 from evaluation.baselines import BASELINES
 from evaluation.errors import DataError, EvaluationError, did_you_mean
+from evaluation.importance import ImportanceResult
+from evaluation.leakage import LeakageReport
 from evaluation.ranking_result import RankingResult
 from evaluation.render import decimals_for, interval_text, number, percent
 from evaluation.results import EvaluationResult, TaskResult
+from evaluation.slice_result import SliceResult
 
 SCHEMA = "easyrec.report/1"
 
@@ -72,6 +76,11 @@ class Report:
         config_text: The configuration as text.
         versions: Versions of libraries.
         command: The command that reproduces the run.
+        slices: Metrics by slice.
+        leakage: Signs of leakage.
+        importance: Permutation importance by task.
+        attributions: Predictions taken apart.
+        data: Facts of each part of the data, e.g. ``{"training": {"rows": 100}, "evaluation": {"rows": 20}}``.
     """
 
     title: str
@@ -85,10 +94,17 @@ class Report:
     config_text: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    slices: Sequence[SliceResult] = ()
+    leakage: LeakageReport | None = None
+    importance: Sequence[ImportanceResult] = ()
+    attributions: Sequence[Attribution] = ()
+    data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def verdicts(self) -> list[str]:
         """What the numbers say, in plain words, one sentence each."""
         sentences = []
+        if self.leakage and not self.leakage.is_clean:
+            sentences.append(f"Signs of leakage: {self.leakage.findings[0].message}")
         if self.ranking and self.model in self.ranking.differences:
             sentences.append(self.ranking.verdict(str(self.model)))
         if self.evaluation:
@@ -104,7 +120,8 @@ class Report:
             ``{"schema": "easyrec.report/1", "title", "verdicts": [..], "model", "summary": {..}, "evaluation": see
             `EvaluationResult.to_dict` or None, "ranking": see `RankingResult.to_dict` or None, "training_log": [..],
             "coverage": [..], "examples": [{"user", "history", "recommended": [{"title", "score", "relevant",
-            "note"}]}], "config", "versions": {..}, "command"}``.
+            "note"}]}], "config", "versions": {..}, "command", "slices": [..], "leakage": {..} or None, "importance":
+            [..], "attributions": [..], "data": {part: {..}}}``; ``report.schema.json`` beside this module has it all.
         """
         return {
             "schema": SCHEMA,
@@ -127,6 +144,11 @@ class Report:
             "config": self.config_text,
             "versions": dict(self.versions),
             "command": self.command,
+            "slices": [one.to_dict() for one in self.slices],
+            "leakage": self.leakage.to_dict() if self.leakage else None,
+            "importance": [jsonable(one.to_dict()) for one in self.importance],
+            "attributions": [jsonable(one.to_dict()) for one in self.attributions],
+            "data": jsonable(self.data),
         }
 
 

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from evaluation.metrics.registry import Metric, parse_metric
 from evaluation.plotting import plots
 from evaluation.plotting.theme import THEMED, inline_svg
-from evaluation.ranking_result import RankingResult, won_lost
+from evaluation.ranking_result import RankingResult, is_beyond_accuracy, won_lost
 from evaluation.render import (
+    TextTable,
     common_decimals,
     decimals_for,
     interval_text,
@@ -21,12 +22,12 @@ from evaluation.render import (
     p_value_text,
     percent,
 )
-from evaluation.report.content import Report
 from evaluation.report.training_log import training_curves
 from evaluation.results import TaskResult
 from evaluation.uncertainty import Estimate
 
 _MAX_TRAINING_PLOTS = 8
+_FEW_MODELS = 4
 # Quantities of a training log that are drawn from 0: what matters is their size, not their change.
 _AMOUNTS = ("per_second", "wait", "memory")
 # Columns of a coverage table whose numbers from 0 to 1 are shares of rows.
@@ -148,7 +149,10 @@ def cutoff_tables(ranking: RankingResult, model: str | None) -> list[tuple[int, 
 
 
 def _cutoff_table(ranking: RankingResult, k: int, model: str | None) -> Table:
-    text = ranking.table(k)
+    return _model_table(ranking.table(k), ranking, model)
+
+
+def _model_table(text: TextTable, ranking: RankingResult, model: str | None) -> Table:
     rows = [
         Row([Cell(cells[0], is_text=True), *map(Cell, cells[1:])], _role(cells[0], ranking, model))
         for cells in text.rows
@@ -175,6 +179,30 @@ def overview_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -
     return result + [_by_k(ranking, name, model, draw) for name in _bases(ranking)[:1] if len(ranking.ks) > 1]
 
 
+def beyond_table(ranking: RankingResult, model: str | None) -> Table | None:
+    """Coverage, novelty and the like of every model at the primary cut-off; None where there is none."""
+    text = ranking.table(beyond_accuracy=True)
+    return _model_table(text, ranking, model) if len(text.header) > 1 else None
+
+
+def popularity_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
+    """Popularity of what is recommended against what is consumed."""
+    shares = ranking.popularity
+    if shares is None:
+        return []
+    shown = {
+        name: values
+        for name, values in shares.shares.items()
+        if name in ("consumed", model, ranking.reference) or len(shares.shares) <= _FEW_MODELS
+    }
+    colors = plots.series_colors(ranking, model, THEMED)
+    figure = plots.popularity_plot(shares.groups, shown, colors, THEMED)
+    caption = (
+        "Bars: what users took in training. Lines above them to the left lean on what is popular anyway."
+    )
+    return [draw("Popularity of what is recommended", figure, caption)]
+
+
 def further_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) -> list[Plot]:
     """The other metrics against k."""
     return [_by_k(ranking, name, model, draw) for name in _bases(ranking)[1:] if len(ranking.ks) > 1]
@@ -183,7 +211,7 @@ def further_plots(ranking: RankingResult, model: str | None, draw: PlotMaker) ->
 def _bases(ranking: RankingResult) -> list[str]:
     """Metrics without their cut-off, the primary one first."""
     primary = ranking.primary.partition("@")[0]
-    names = dict.fromkeys(name.partition("@")[0] for name in ranking.metrics)
+    names = dict.fromkeys(name.partition("@")[0] for name in ranking.metrics if not is_beyond_accuracy(name))
     return sorted(names, key=lambda name: name != primary)
 
 
@@ -229,6 +257,14 @@ def task_plots(task: TaskResult, draw: PlotMaker) -> list[Plot]:
             f"Dashed: share of positives, {number(curves.positive_share, 3)}.",
         ),
     ]
+    result += [
+        draw(
+            "Gain",
+            plots.gain_plot(curves, THEMED),
+            "Dashed: rows in random order. Thin: the best possible order.",
+        ),
+        draw("Lift", plots.lift_plot(curves, THEMED), "Above 1: more positives than among all rows."),
+    ]
     if "log_loss" not in task.left_out:
         caption = "On the dashed line scores mean what they say. Ten bins of equal weight."
         result.append(draw("Calibration", plots.calibration_plot(curves, THEMED), caption))
@@ -268,44 +304,27 @@ def _coverage_cell(name: str, value: Any, is_text: bool) -> Cell:
     return Cell(plain(value), is_text=is_text)
 
 
-def page(report: Report) -> dict[str, Any]:
-    """Everything the template places, by name."""
-    draw = PlotMaker()
-    ranking, evaluation = report.ranking, report.evaluation
-    return {
-        "report": report,
-        "verdicts": report.verdicts(),
-        "facts": facts(report.summary),
-        "ranking": ranking
-        and {
-            "facts": ranking.facts(),
-            "method": ranking.method(),
-            "comparison": comparison_table(ranking, report.model),
-            "overview": overview_plots(ranking, report.model, draw),
-            "further": further_plots(ranking, report.model, draw),
-            "primary_k": int(ranking.primary.partition("@")[2]),
-            "by_k": cutoff_tables(ranking, report.model),
-            "verdicts": [
-                ranking.verdict(name) for name in ranking.by_primary() if name in ranking.differences
-            ],
-        },
-        "evaluation": evaluation
-        and {
-            "method": evaluation.method(),
-            "tasks": [
-                {
-                    "name": task.name,
-                    "type": task.type,
-                    "facts": task.facts(),
-                    "table": task_table(task),
-                    "plots": task_plots(task, draw),
-                    "remarks": task.remarks(),
-                }
-                for task in evaluation.tasks.values()
-            ],
-        },
-        "training": training_plots(report.training_log, draw),
-        "coverage": coverage_table(report.coverage) if report.coverage else None,
-        "examples": report.examples,
-        "versions": [(str(name), str(version)) for name, version in report.versions.items()],
-    }
+def plain_table(text: TextTable) -> Table:
+    """A table of texts as the template takes it."""
+    header = [Cell(title, is_text=place in text.left) for place, title in enumerate(text.header)]
+    rows = [
+        Row([Cell(cell, is_text=place in text.left) for place, cell in enumerate(cells)])
+        for cells in text.rows
+    ]
+    return Table(header, rows)
+
+
+def data_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Facts of the parts of the data side by side, a row a fact."""
+    names = list(dict.fromkeys(name for facts_of_part in data.values() for name in facts_of_part))
+    header = [Cell("", is_text=True), *(Cell(part) for part in data)]
+    rows = [
+        Row(
+            [
+                Cell(name.replace("_", " "), is_text=True),
+                *(Cell(plain(one.get(name))) for one in data.values()),
+            ]
+        )
+        for name in names
+    ]
+    return Table(header, rows)

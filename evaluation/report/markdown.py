@@ -1,6 +1,6 @@
 """A report as Markdown, for a merge request or a wiki."""
 
-from evaluation.render import TextTable
+from evaluation.render import TextTable, metric_title
 from evaluation.report import layout
 from evaluation.report.content import Report
 
@@ -14,6 +14,16 @@ def to_markdown(report: Report) -> str:
         parts += ["## Recommendations", report.ranking.to_markdown().strip()]
     if report.evaluation:
         parts += ["## Predictions", report.evaluation.to_markdown().strip()]
+    for one in report.slices:
+        parts += [f"## {metric_title(one.metric)} of {one.task} by slice", one.to_markdown().strip()]
+    for importance in report.importance:
+        parts += [f"## What predictions of {importance.task} come from", importance.to_markdown().strip()]
+    for attribution in report.attributions:
+        parts += [f"### {attribution.row}", attribution.table().to_markdown()]
+    if report.data:
+        parts += ["## Data", _text_table(layout.data_table(report.data)).to_markdown()]
+    if report.leakage:
+        parts += ["## Leakage", report.leakage.to_markdown().strip()]
     if report.coverage:
         parts += ["## Features", _text_table(layout.coverage_table(report.coverage)).to_markdown()]
     parts += _examples(report)

@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 import jinja2
 
+from evaluation.attribution import Attribution
 from evaluation.errors import EvaluationError
+from evaluation.importance import ImportanceResult
+from evaluation.leakage import LeakageReport
 from evaluation.ranking_result import RankingResult
-from evaluation.report import layout
 from evaluation.report.content import Example, Report, coverage_rows, examples_of, main_model
 from evaluation.report.markdown import to_markdown
+from evaluation.report.page import page
 from evaluation.results import EvaluationResult
+from evaluation.slice_result import SliceResult
 
 
 class ReportPaths(NamedTuple):
@@ -38,6 +42,11 @@ def write_report(
     config_text: str | None = None,
     versions: Mapping[str, str] | None = None,
     command: str | None = None,
+    slices: Sequence[SliceResult] | None = None,
+    leakage: LeakageReport | None = None,
+    importance: Sequence[ImportanceResult] | None = None,
+    attributions: Sequence[Attribution] | None = None,
+    data: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReportPaths:
     """Write ``report.json``, ``report.md`` and ``report.html``; whatever is not given is left out.
 
@@ -58,6 +67,11 @@ def write_report(
         config_text: The configuration as text.
         versions: Versions of libraries.
         command: The command that reproduces the run.
+        slices: Results of `evaluate_slices`.
+        leakage: Result of `check_leakage`.
+        importance: Results of `permutation_importance`.
+        attributions: Predictions taken apart.
+        data: Facts of each part of the data, e.g. ``{"training": {"rows": 100}, "evaluation": {"rows": 20}}``.
 
     Returns:
         Paths of the three files.
@@ -78,6 +92,11 @@ def write_report(
         config_text=config_text or "",
         versions=versions or {},
         command=command or "",
+        slices=slices or (),
+        leakage=leakage,
+        importance=importance or (),
+        attributions=attributions or (),
+        data=data or {},
     )
     folder = Path(directory)
     texts = {
@@ -103,7 +122,7 @@ def to_html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(layout.page(report))
+    return environment.get_template("report.html.j2").render(page(report))
 
 
 def _replace(path: Path, text: str) -> None:
