@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from easyrec import __version__
 from serving.api import events, health, items, models, problems, recommend, users
 from serving.assignment import Assigner
+from serving.experiments.install import install_experiments
 from serving.operations.install import install_operations
 from serving.security.install import install_security
 from serving.service import Service
@@ -43,6 +44,7 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    install_experiments(app, settings)
     install_page(app)
     install_security(app, settings.security)
     install_operations(app, settings.operations)

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from easyrec.errors import ConfigError, EasyRecError
+from evaluation.abtest.interleaving import team_draft
 from serving.assignment import Assigner, Assignment, Subject
 from serving.events.writer import EventWriter
 from serving.funnel.candidates import Candidates, Rows
@@ -71,7 +72,7 @@ class Answer:
     query: Query
     ranked: Candidates
     request: Request = Request()
-    assignment: Assignment = Assignment()
+    assignment: Assignment = field(default_factory=Assignment)
 
 
 @dataclass
@@ -115,6 +116,8 @@ class Recommender:
         else:
             ranked = funnel.recommend(query)
         payload = self._payload(request, funnel, query, ranked, assignment)
+        if assignment.beside is not None and request.kind == "recommend":
+            self._interleave(request, assignment, payload, query)
         payload["took_ms"] = round((time.perf_counter() - begun) * 1000, 2)
         if request.debug:
             payload["debug"] = explain(query, ranked)
@@ -143,6 +146,23 @@ class Recommender:
             assignment = Assignment(detail=assignment.detail)
             trace.scene, funnel = self.scenes.funnel(scene)
         return assignment, funnel
+
+    def _interleave(
+        self, request: Request, assignment: Assignment, payload: dict[str, Any], query: Query
+    ) -> None:
+        """Mixes the list with that of a second funnel, and notes which of them brought each item."""
+        trace = Trace(query.trace.request_id, query.trace.scene)
+        _, funnel = self.scenes.funnel(trace.scene, assignment.beside)
+        other = self._query(request, funnel, trace)
+        second = self._payload(request, funnel, other, funnel.recommend(other), assignment)["items"]
+        found = {item["item_id"]: item for item in [*second, *payload["items"]]}
+        mine, theirs = ([item["item_id"] for item in items] for items in (payload["items"], second))
+        salt = "/".join(exposure.experiment for exposure in assignment.exposures)
+        ids, teams = team_draft(mine, theirs, query.n, salt=salt, request_id=trace.request_id)
+        payload["items"] = [{**found[one], "position": place} for place, one in enumerate(ids, 1)]
+        query.trace.notes["teams"] = {str(one): team for one, team in zip(ids, teams, strict=True)}
+        for part in trace.degraded:
+            query.trace.degrade(part)
 
     def _query(self, request: Request, funnel: Funnel, trace: Trace) -> Query:
         with trace.stage("people", "person") as stage:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from easyrec.errors import ConfigError, EasyRecError
+from easyrec.export.layout import find_bundle
 from serving.assignment import Assigner, NoExperiments
-from serving.background import Upkeep, helpers
+from serving.background import Helper, Upkeep, helpers
 from serving.events.log import EventLog
 from serving.events.writer import EventWriter, OverloadedError
 from serving.funnel.items import NewItems, Tables
@@ -62,6 +63,8 @@ class Service:
         self.settings = settings
         self.clock = clock
         self.started = clock()
+        for path in settings.models:  # a misspelt one must not leave an empty folder of data behind
+            find_bundle(path)
         settings.data.mkdir(parents=True, exist_ok=True)
         self.store = GuardedStore(open_store(settings))
         self.hub = ModelHub(
@@ -97,6 +100,10 @@ class Service:
         self._shadow_logs: dict[str, ShadowLog] = {}
         self._waiting = 0
         self._stopping = threading.Event()
+
+    def attach(self, helper: Helper) -> None:
+        """Lets something with a thread of its own begin and end with the service."""
+        self._helpers.append(helper)
 
     def start(self) -> None:
         """Replays what the store has missed, and begins to take events.

@@ -87,6 +87,8 @@ class Settings(StrictModel):
     """How often to look."""
     scenes: dict[SceneName, SceneConfig] = Field(default_factory=dict)
     """Scenes by name; the first is the default one. One named `default` is made from the bundles unless given."""
+    experiments: Path | None = None
+    """File of A/B experiments; read again when it changes."""
     data: Path = Path("serving_data")
     """Folder of the event log and of the SQLite store; made when missing."""
     store: str = Field(SQLITE, pattern=r"^(memory|sqlite|rediss?://.+|unix://.+)$")

@@ -25,6 +25,8 @@ CONDITION = "condition"
 NO_COVERAGE = "no_coverage"
 
 TIME_SLOT = "time_slot"
+INTERLEAVED = "interleaved"
+"""The variant of everybody in an experiment that mixes the lists of two."""
 _NOTHING: Mapping[str, Any] = {}
 
 

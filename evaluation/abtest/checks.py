@@ -4,7 +4,7 @@ Paths of problems are keys joined by NUL here, because keys may hold dots; loadi
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,9 @@ from evaluation.abtest.metrics import BUILT_IN
 from evaluation.abtest.schema import ExperimentConfig, ExperimentsConfig
 from evaluation.errors import did_you_mean
 
+Probe = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, str]]
+"""From overrides by variant to what is wrong with each, by variant; empty if all can be served."""
+
 
 def _at(message: str, *keys: str) -> Problem:
     return Problem(message, "\x00".join(keys))
@@ -25,6 +28,7 @@ def config_problems(
     config: ExperimentsConfig,
     parameters: Collection[str] | None = None,
     models: Mapping[str, Collection[str]] | None = None,
+    probe: Probe | None = None,
 ) -> list[Problem]:
     """Everything that is wrong inside a configuration.
 
@@ -32,11 +36,14 @@ def config_problems(
         config: Of valid types.
         parameters: Scene parameters that exist, None if unknown.
         models: Loaded models by the parameter that names one, None if unknown.
+        probe: Tries the variants of an experiment where they would be served, and says what is wrong.
     """
     problems = [*_owners(config), *_units(config), *_domains(config), *_salts(config)]
     for name, experiment in config.experiments.items():
         problems += _experiment(config, name, experiment)
     problems += _segments(config)
+    if probe is not None:
+        problems += _probed(config, probe)
     for keys, values in _settings(config):
         problems += _values(keys, values, parameters, models or {})
     return problems
@@ -137,6 +144,8 @@ def _variants(one: ExperimentConfig, at: tuple[str, str]) -> Iterator[Problem]:
         found = "none is" if not controls else f"{', '.join(controls)} are"
         message = f"needs exactly one control ({found}): mark it with `control: true`, or name it control"
         yield _at(message, *at, "variants")
+    if one.interleave and len(one.variants) != 2:
+        yield _at(f"interleaving mixes two variants, got {len(one.variants)}", *at, "interleave")
     if one.variants and not sum(variant.weight for variant in one.variants.values()):
         yield _at("all weights are 0", *at, "variants")
     for who, variant in one.allowlist.items():
@@ -215,6 +224,14 @@ def _allowlists(config: ExperimentsConfig, layer: str) -> Iterator[Problem]:
                     f"stands in several allow lists of layer {layer!r}, which holds one experiment a unit"
                 )
                 yield _at(message, "experiments", name, "allowlist", who)
+
+
+def _probed(config: ExperimentsConfig, probe: Probe) -> Iterator[Problem]:
+    for name, one in config.experiments.items():
+        if one.status in ("running", "paused"):
+            found = probe({key: variant.overrides for key, variant in one.variants.items()})
+            for key, message in found.items():
+                yield _at(message, "experiments", name, "variants", key, "overrides")
 
 
 def _settings(config: ExperimentsConfig) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from evaluation.abtest.assignment import (
+    INTERLEAVED,
     TIME_SLOT,
     Assigner,
     CompiledExperiment,
@@ -75,7 +76,9 @@ def _experiment(config: ExperimentsConfig, name: str, one: ExperimentConfig) -> 
     variants = [Variant(key, variant.overrides) for key, variant in one.variants.items()]
     weights = [variant.weight for variant in one.variants.values()]
     salt = config.salt_of_experiment(name)
-    if one.algorithm == "growthbook-v2":
+    if one.interleave:
+        choose = _always(Variant(INTERLEAVED, {}))
+    elif one.algorithm == "growthbook-v2":
         choose = _growthbook(salt, variants, weights, one)
     else:
         choose = _weighted(salt, variants, weights)
@@ -87,6 +90,10 @@ def _experiment(config: ExperimentsConfig, name: str, one: ExperimentConfig) -> 
         start=one.start.timestamp() if one.start else float("-inf"),
         end=one.end.timestamp() if one.end else float("inf"),
     )
+
+
+def _always(variant: Variant) -> Callable[[str], Variant | None]:
+    return lambda _: variant
 
 
 def _weighted(salt: str, variants: list[Variant], weights: list[int]) -> Callable[[str], Variant | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from evaluation.abtest.assignment import Assigner
-from evaluation.abtest.checks import change_problems, config_problems
+from evaluation.abtest.checks import Probe, change_problems, config_problems
 from evaluation.abtest.compilation import compile_assigner
 from evaluation.abtest.errors import ExperimentConfigError, Problem
 from evaluation.abtest.schema import (
@@ -45,11 +45,13 @@ class Surroundings:
         parameters: Names of scene parameters that may be set.
         models: Models that are loaded, by the parameters that name one.
         previous: The configuration that is live.
+        probe: Tries variants where they would be served.
     """
 
     parameters: Collection[str] | None = None
     models: Mapping[str, Collection[str]] | None = None
     previous: ExperimentsConfig | None = None
+    probe: Probe | None = None
 
 
 _ANYTHING = Surroundings()
@@ -104,7 +106,7 @@ def _finish(source: Source, surroundings: Surroundings) -> ExperimentsConfig:
         said = {problem.path for problem in unknown}
         found = [one for one in pydantic_problems(error, source) if one.path not in said]
         raise ExperimentConfigError(_in_order([*problems, *found])) from error
-    found = config_problems(config, surroundings.parameters, surroundings.models)
+    found = config_problems(config, surroundings.parameters, surroundings.models, surroundings.probe)
     if surroundings.previous is not None:
         found += change_problems(surroundings.previous, config)
     problems += [source.problem(one.path.split("\x00"), one.message) for one in found]

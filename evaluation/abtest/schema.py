@@ -147,6 +147,7 @@ class ExperimentConfig(_Part):
     percent: Percent | None = None
     segments: list[Segment] | None = None
     released: bool = False
+    interleave: bool = False
     namespace: tuple[Name, float, float] | None = None
     when: dict[str, Any] | None = None
     allowlist: dict[Name, Name] = Field(default_factory=dict)

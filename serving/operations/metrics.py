@@ -89,6 +89,9 @@ class Metrics:
         self._fallback = self._counter(
             "fallback_answers", "Lists that a fallback filled.", "scene", "fallback"
         )
+        self._exposures = self._counter(
+            "exposures", "Lists made under a variant of an experiment.", "layer", "experiment", "variant"
+        )
         self._scores = self._histogram(
             "scores", "Scores of the items returned.", SCORES, "scene", "model", "version"
         )
@@ -109,6 +112,8 @@ class Metrics:
             self._of(self._degraded, scene, part).inc()
         if trace.fallback is not None:
             self._of(self._fallback, scene, trace.fallback).inc()
+        for one in payload["experiments"]:
+            self._of(self._exposures, one["layer"], one["experiment"], one["variant"]).inc()
         if not items:
             self._of(self._empty, scene).inc()
         if answer.query.wanted is None and len(items) < answer.query.n:

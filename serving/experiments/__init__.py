@@ -1,0 +1,1 @@
+"""A/B experiments in the service: assignment of live requests, exposures, reload without a restart."""

@@ -1,0 +1,62 @@
+"""Writes an exposure row for every answer that was made under a variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.abtest.exposures import ExposureLog, exposure_row
+from serving.experiments.live import Decided
+from serving.recommender import Answer
+
+
+class Exposures:
+    """An observer of answers.
+
+    Args:
+        log: Where rows go; it never makes a request wait.
+    """
+
+    def __init__(self, log: ExposureLog) -> None:
+        self.log = log
+
+    def __call__(self, answer: Answer) -> None:
+        """Writes the rows of one answer, and counts its units."""
+        decided = answer.assignment.detail
+        if not isinstance(decided, Decided) or not decided.chosen:
+            return
+        payload, trace, snapshot = answer.payload, answer.trace, decided.snapshot
+        common = {
+            "request_id": trace.request_id,
+            "timestamp": answer.query.now,
+            "config_hash": snapshot.config.hash,
+            "user_id": answer.request.user_id,
+            "session_id": answer.request.session_id,
+            "scene": trace.scene,
+            "model": payload["model"]["name"],
+            "model_version": payload["model"]["version"],
+            # Its unit stays in its arm (intention to treat), and the analysis sees what it got in its place.
+            "fallback": bool(trace.degraded),
+            "fallback_reason": ", ".join(trace.degraded) or None,
+            "latency_ms": payload["took_ms"],
+            "teams": trace.notes.get("teams"),
+        }
+        rows = []
+        for one in decided.chosen:
+            name = one.experiment or ""
+            config = snapshot.config.experiments[name]
+            differs = snapshot.differs.get((name, trace.scene), True)
+            wanted = {*config.analysis.segments, *_names(config.when)}
+            attributes = {key: value for key, value in decided.attributes.items() if key in wanted}
+            rows.append(exposure_row(one, **common, could_differ=differs, attributes=attributes))
+            if not one.forced:
+                snapshot.counts[name].add(one.unit, one.variant or "")
+        self.log.write(rows)
+
+
+def _names(condition: Any) -> set[str]:
+    """Attributes that a condition asks for."""
+    if isinstance(condition, Mapping):
+        found = {str(name) for name in condition}
+        return found.union(*(_names(one) for one in condition.values()))
+    return set().union(*map(_names, condition)) if isinstance(condition, list) else set()
