@@ -13,7 +13,6 @@ from serving.events.event import Key
 from serving.ui import view
 
 STATIC = "static"
-EXPERIMENTS = "/v1/experiments"
 FILES = {
     "index.html": "text/html; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -58,8 +57,8 @@ async def asset(name: str) -> Response:
 async def setup(request: Request, service: ServiceDependency) -> Response:
     """What there is to choose from."""
     found = await service.call(view.setup, service)
-    experiments = any(getattr(route, "path", None) == EXPERIMENTS for route in request.app.routes)
-    return json_response(found | {"experiments": experiments})
+    experiments = getattr(request.app.state, "experiments", None)
+    return json_response(found | {"experiments": experiments is not None})
 
 
 @router.get("/data/person")

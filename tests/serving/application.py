@@ -54,6 +54,7 @@ def known_keys(folder: Path) -> Path:
 
 def make_app(folder: Path, monkeypatch: Any, **settings: Any) -> FastAPI:
     """The application with one scene, `home`; its settings may be changed."""
+    _bundle(folder)
     monkeypatch.setattr(serving.service, "load_served_model", lambda path, **options: KnownModel(path))
     given = {
         "models": [str(folder / "films")],
@@ -88,6 +89,7 @@ def running(app: FastAPI, **headers: str) -> Iterator[httpx.Client]:
 @contextmanager
 def serving_process(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """`easyrec serve` in a process of its own, its log in `folder / "log"`; killed at the end if it still runs."""
+    _bundle(folder)
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [
@@ -112,3 +114,9 @@ def serving_process(folder: Path, *arguments: str, **environment: str) -> Iterat
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+
+def _bundle(folder: Path) -> None:
+    """What tells a bundle from another folder."""
+    (folder / "films").mkdir(exist_ok=True)
+    (folder / "films" / "manifest.json").touch()

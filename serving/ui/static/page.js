@@ -248,13 +248,27 @@ async function showModels() {
 
 async function showExperiments() {
   const found = state.setup.experiments ? await call("GET", "/v1/experiments") : {};
-  const list = found.experiments || [];
-  fill(
-    "experiments",
-    list.length
-      ? list.map((one) => element("div", {}, element("span", { class: "name" }, one.name || one.experiment || "?"), ` ${[one.layer, one.status || one.state].filter(Boolean).join(", ")}`))
-      : quiet("None."),
-  );
+  const list = (found.experiments || []).map((one) => {
+    const variants = one.variants.map((variant) =>
+      element(
+        "li",
+        {},
+        element("span", { class: "chip", title: JSON.stringify(variant.overrides) }, variant.variant),
+        ` weight ${variant.weight}, ${variant.units} units, ${variant.requests} requests`,
+      ),
+    );
+    const uneven = one.split_p !== null && one.split_p < 0.001;
+    return element(
+      "div",
+      {},
+      element("span", { class: "name" }, one.experiment),
+      ` ${[one.status, one.layer && `layer ${one.layer}`, `${(one.share * 100).toFixed(1)} % of units`].filter(Boolean).join(", ")} `,
+      uneven ? element("span", { class: "chip warn" }, `units are split unevenly (p = ${one.split_p.toPrecision(2)})`) : null,
+      element("ul", {}, ...variants),
+    );
+  });
+  const refused = (found.refused || []).map((problem) => element("div", { class: "chip warn" }, problem));
+  fill("experiments", list.length || refused.length ? [...refused, ...list] : quiet("None."));
 }
 
 $("key").value = state.key;

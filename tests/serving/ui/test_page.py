@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from tests.serving.application import known_keys, make_app, running
 from tests.serving.ui.browser import Page, open_browser
@@ -119,6 +121,43 @@ def test_what_is_wrong_is_said_in_words(page, tmp_path, monkeypatch):
         page.type("#context", "{")
         page.click("#recommend")
         page.wait_for("document.querySelector('#message').innerText.includes('JSON object')")
+
+
+def test_experiments_are_shown_with_their_split(page, tmp_path, monkeypatch):
+    app = make_app(tmp_path, monkeypatch)
+    variant = {"weight": 50, "overrides": {"sources.popular.n": 9}, "requests": 7, "control": False}
+    experiments = {
+        "refused": ["experiments.yaml:3  layers  is unknown"],
+        "experiments": [
+            {
+                "experiment": "more",
+                "layer": "recall",
+                "status": "running",
+                "share": 0.25,
+                "split_p": 0.00001,
+                "variants": [
+                    variant | {"variant": "a", "units": 10},
+                    variant | {"variant": "b", "units": 90},
+                ],
+            }
+        ],
+    }
+    app.state.experiments = experiments
+    answer = Route("/v1/experiments", lambda request: JSONResponse(experiments))
+    app.router.routes.insert(0, answer)
+    with running(app) as client:
+        page.open(f"{client.base_url}/ui?user=100")
+        page.wait_for(ANSWERED.format(1))
+        [text] = page.texts("#experiments")
+    for part in (
+        "layers is unknown",
+        "more",
+        "layer recall",
+        "25.0 % of units",
+        "90 units",
+        "split unevenly",
+    ):
+        assert part in text
 
 
 def test_names_of_items_cannot_become_part_of_the_page(page, tmp_path, monkeypatch):
