@@ -15,12 +15,16 @@ from easyrec.errors import DataError, TrainingError
 from easyrec.export.ranking import Ranker
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
+from easyrec.features.batch import EncodedBatch
+from easyrec.features.encoder import Encoder
 from easyrec.offline import MODEL, NOBODY_TO_JUDGE, RANKING, NetworkPredictor, OfflineEvaluation, flat_metrics
-from easyrec.preparation import Prepared, Tell
+from easyrec.preparation import ConfigSource, Prepared, Tell, fitted
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore, open_checkpoint
 from easyrec.training.cluster.chief import ClusterJob, Evaluators, train_on_cluster
 from easyrec.training.cluster.prediction import read_predictions
+from easyrec.training.cluster.roles import PS, WORKER, LocalCluster
+from easyrec.training.plan import TrainingPlan, plan_training
 from easyrec.training.prefetch import BatchStream
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
@@ -96,6 +100,8 @@ def _fit_on_cluster(
         config.training.warm_start is not None,
     )
     tell(f"training with {choice.why}")
+    for line in plan_of(config, encoder, shards.read(shards.splits[0]), choice).lines():
+        tell(line)
     return train_on_cluster(
         job,
         choice.cluster,
@@ -105,6 +111,42 @@ def _fit_on_cluster(
         callbacks=callbacks,
         tell=tell,
     )
+
+
+def plan_of(config: PipelineConfig, encoder: Encoder, rows: EncodedBatch, choice: Choice) -> TrainingPlan:
+    """What training will take.
+
+    Args:
+        config: The resolved configuration.
+        encoder: Its fitted features.
+        rows: Some rows of the data, a batch if possible.
+        choice: Where training runs.
+    """
+    servers, workers = 0, 1
+    if isinstance(choice.cluster, LocalCluster):
+        servers, workers = choice.cluster.ps, choice.cluster.workers
+    elif choice.cluster is not None:
+        servers, workers = len(choice.cluster.roles(PS)), len(choice.cluster.roles(WORKER))
+    batch = rows.slice(0, config.training.batch_size)
+    return plan_training(config, encoder.schema, batch, servers=servers, workers=workers)
+
+
+def plan(
+    config: ConfigSource,
+    overrides: Sequence[str] = (),
+    *,
+    run: str | Path | None = None,
+    cluster: str | None = None,
+    tell: Tell = lambda text: None,
+) -> TrainingPlan:
+    """What training a pipeline will take; vocabularies are learned, nothing is trained or allocated.
+
+    For the arguments see `easyrec.workflow.train`.
+    """
+    _, data, encoder = fitted(config, overrides, run=run, tell=tell)
+    chunk = next(iter(data.train.chunks()))
+    rows = encoder.encode_table(chunk.slice(0, data.config.training.batch_size))
+    return plan_of(data.config, encoder, rows, choose(data.config.training, cluster))
 
 
 class InTraining:

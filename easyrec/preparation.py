@@ -15,6 +15,8 @@ from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.resolve import resolve
 from easyrec.data.bound import BoundDataset
 from easyrec.data.dataset import open_dataset
+from easyrec.data.prepared.shards import ShardSet
+from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
 from easyrec.errors import ConfigError, TrainingError
 from easyrec.features.encoder import Encoder
 from easyrec.models.build import item_feature, network_of
@@ -112,6 +114,57 @@ def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared
     data = open_dataset(config, cache=run.prepared).bind(config)
     encoder = Encoder.load(config, run.features)
     return Prepared(run, config, data, encoder, network_of(config, encoder))
+
+
+def prepare_shards(
+    config: ConfigSource,
+    overrides: Sequence[str] = (),
+    *,
+    run: str | Path | None = None,
+    overwrite: bool = False,
+    tell: Tell = lambda text: None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> list[ShardSet]:
+    """Encodes the data of a pipeline into shards, for a training that follows; what is there already is kept.
+
+    Args:
+        config: As for `prepare`.
+        overrides: As for `prepare`.
+        run: Folder of the run that will train; `<output>/<name>` unless given.
+        overwrite: Replace shards that were prepared from something else.
+        tell: Called with one line of text as each step begins.
+        progress: Called from several threads with the training rows of each split written.
+
+    Returns:
+        The shards of the training rows, and of the held-out rows if there are any.
+    """
+    folder, data, encoder = fitted(config, overrides, run=run, tell=tell)
+    tell("preparing shards")
+    place = shards_folder(data.config, folder.prepared)
+    replace = overwrite or data.config.training.shards.path is None
+    made = [training_shards(data.config, data, encoder, place, replace=replace, progress=progress)]
+    if data.eval is not None:
+        made.append(held_out_shards(data.config, data, encoder, place))
+    return made
+
+
+def fitted(
+    config: ConfigSource,
+    overrides: Sequence[str] = (),
+    *,
+    run: str | Path | None = None,
+    tell: Tell = lambda text: None,
+) -> tuple[RunFolder, BoundDataset, Encoder]:
+    """The folder, the data and the fitted features of a pipeline, with nothing written but prepared data."""
+    loaded = parse_config(config, overrides)
+    if problems := check_names(loaded):
+        raise ConfigError(problems)
+    folder = RunFolder(Path(run) if run is not None else Path(loaded.output) / loaded.name)
+    tell("reading the data")
+    dataset = open_dataset(loaded, cache=folder.prepared)
+    data = dataset.bind(resolve(loaded, dataset.columns))
+    tell("learning vocabularies and statistics")
+    return folder, data, _fit_features(data)
 
 
 def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:

@@ -92,6 +92,7 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand("train", "Train a model, measure it, export its bundle.", "easyrec.cli.train:train"),
     LazyCommand("evaluate", "Measure a run, or any predictions.", "easyrec.cli.evaluate:evaluate"),
     LazyCommand("compare", "Compare two runs, or rank many by a metric.", "easyrec.cli.compare:compare"),
+    LazyCommand("explain", "Show which features a run's predictions come from.", "easyrec.cli.explain:explain"),
     LazyCommand("predict", "Predict the rows of files with a trained model.", "easyrec.cli.predict:predict"),
     LazyCommand("export", "Write the bundle of a run again.", "easyrec.cli.export:export"),
     LazyCommand("recommend", "Recommend items to one user.", "easyrec.cli.recommend:recommend"),

@@ -36,6 +36,9 @@ def train(
             help="Train with parameter servers on this machine, such as local:workers=2,ps=2.",
         ),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print parameters, memory and bytes a step; train nothing.")
+    ] = False,
 ) -> None:
     """Train a model, measure it on held-out data, and export its bundle.
 
@@ -50,9 +53,19 @@ def train(
     from easyrec.workflow import train as train_pipeline
 
     console = messages()
+
+    def tell(text: str) -> None:
+        console.print(text if text.startswith((" ", "[")) or "," in text else f"{text} ...", markup=False)
+
     choice = choose(loaded.training, cluster)
     if isinstance(choice.cluster, Cluster) and choice.cluster.task.job != CHIEF:
         serve(choice.cluster, lambda text: console.print(text, markup=False))
+        return
+    if plan:
+        from easyrec.fitting import plan as plan_training
+
+        made = plan_training(config, overrides or (), run=run, cluster=cluster, tell=tell)
+        output().print("\n".join(made.lines()), markup=False)
         return
     progress = TrainingProgress(console)
     try:
@@ -64,7 +77,7 @@ def train(
             overwrite=overwrite,
             cluster=cluster,
             callbacks=[progress],
-            tell=lambda text: console.print(f"{text} ...", markup=False),
+            tell=tell,
         )
     finally:
         progress.close()

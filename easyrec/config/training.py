@@ -77,7 +77,7 @@ Schedule = Annotated[
 ]
 DenseOptimizer = Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"]
 Strategy = Literal["auto", "local", "parameter_server"]
-EmbeddingOptimizer = Literal["adagrad", "lazy_adam", "sgd"]
+EmbeddingOptimizer = Literal["adagrad", "row_wise_adagrad", "lazy_adam", "sgd"]
 
 
 class DenseOptimizerConfig(StrictModel):

@@ -42,7 +42,7 @@ class RowOptimizer(tf.Module):
                 slot: ShardedTable(
                     f"{key}/{slot}",
                     table.rows,
-                    table.dim,
+                    self.slot_dim(slot, table.dim),
                     shards=len(table.shards),
                     fill=self.slot_fill(slot),
                 )
@@ -52,6 +52,14 @@ class RowOptimizer(tf.Module):
     def slot_fill(self, slot: str) -> float:
         """First value of a slot."""
         return 0.0
+
+    def slot_dim(self, slot: str, dim: int) -> int:
+        """Values of a slot for a row of `dim` values."""
+        return dim
+
+    def slot_values(self, dim: int) -> int:
+        """Values of all slots for a row of `dim` values."""
+        return sum(self.slot_dim(slot, dim) for slot in self.slot_names)
 
     def apply(
         self,
@@ -112,7 +120,7 @@ class RowOptimizer(tf.Module):
     def update(
         self, rows: tf.Tensor, gradient: tf.Tensor, slots: Slots, learning_rate: tf.Tensor
     ) -> tuple[tf.Tensor, Slots]:
-        """New rows and slots, each [U, D]."""
+        """New rows [U, D] and slots [U, `slot_dim`]."""
 
 
 class Adagrad(RowOptimizer):
@@ -129,6 +137,27 @@ class Adagrad(RowOptimizer):
     ) -> tuple[tf.Tensor, Slots]:
         """The class's equation."""
         accumulator = slots["accumulator"] + tf.square(gradient)
+        step = learning_rate * gradient * tf.math.rsqrt(accumulator + self.config.epsilon)
+        return rows - step, {"accumulator": accumulator}
+
+
+class RowWiseAdagrad(Adagrad):
+    """a ← a + mean(g²), one a for each row; w ← w − lr g / sqrt(a + ε).
+
+    A slot of one value where Adagrad has one as wide as the row, which for rows of 16 values is nearly half the memory
+    (Mudigere et al. 2022, Software-Hardware Co-design for Fast and Scalable Training of Deep Learning Recommendation
+    Models, section 4.1.4).
+    """
+
+    def slot_dim(self, slot: str, dim: int) -> int:
+        """One value a row."""
+        return 1
+
+    def update(
+        self, rows: tf.Tensor, gradient: tf.Tensor, slots: Slots, learning_rate: tf.Tensor
+    ) -> tuple[tf.Tensor, Slots]:
+        """The class's equation."""
+        accumulator = slots["accumulator"] + tf.reduce_mean(tf.square(gradient), axis=1, keepdims=True)
         step = learning_rate * gradient * tf.math.rsqrt(accumulator + self.config.epsilon)
         return rows - step, {"accumulator": accumulator}
 
@@ -165,7 +194,12 @@ class SGD(RowOptimizer):
         return rows - learning_rate * gradient, {}
 
 
-_OPTIMIZERS: dict[str, type[RowOptimizer]] = {"adagrad": Adagrad, "lazy_adam": LazyAdam, "sgd": SGD}
+_OPTIMIZERS: dict[str, type[RowOptimizer]] = {
+    "adagrad": Adagrad,
+    "row_wise_adagrad": RowWiseAdagrad,
+    "lazy_adam": LazyAdam,
+    "sgd": SGD,
+}
 
 
 def row_optimizer(config: EmbeddingOptimizerConfig) -> RowOptimizer:

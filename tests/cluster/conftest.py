@@ -28,8 +28,11 @@ def data(tmp_path_factory) -> Path:
 def make(data) -> Callable[..., Prepared]:
     """Prepares a run of the tiny pipeline in a folder, with options of `training`."""
 
-    def run(output: Path, resume: bool = False, **training: Any) -> Prepared:
-        config = pipeline(data, output)
+    def run(
+        output: Path, resume: bool = False, shuffle: bool = True, like: Path | None = None, **training: Any
+    ) -> Prepared:
+        config = pipeline(data, like or output)
+        config["data"] |= {"shuffle": shuffle}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {
             "epochs": 2,
@@ -37,7 +40,7 @@ def make(data) -> Callable[..., Prepared]:
             "cluster": {"start_timeout": 60},
             **training,
         }
-        return prepare(config, resume=resume)
+        return prepare(config, run=output / "films", resume=resume)
 
     return run
 

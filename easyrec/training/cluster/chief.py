@@ -25,7 +25,7 @@ from easyrec.errors import EasyRecError, TrainingError
 from easyrec.training.callbacks import Callback, StepInfo
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.cluster.coordinate import EVENTS, LOST, error_of
-from easyrec.training.cluster.processes import LocalProcesses, end, forward, start
+from easyrec.training.cluster.processes import LocalProcesses, end, forward, how_it_ended, start
 from easyrec.training.cluster.roles import (
     VARIABLE,
     Cluster,
@@ -181,7 +181,7 @@ class _Chief:
     def _report_loss(self, saved: int, code: int) -> None:
         why = self._lost or "no reason is known"
         if code != LOST:
-            why = f"the coordinator ended with code {code} ({why})"
+            why = f"the coordinator {how_it_ended(code)} ({why})"
         gone = max(0, self._step - saved)
         text = (
             f"a parameter server or the coordinator was lost at step {self._step}: {why}. Training goes on from the "

@@ -48,7 +48,6 @@ class Connection:
 
     def watch_servers(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Asks the parameter servers every few seconds how busy they are, on a thread of its own."""
-
         asks = {role: _asks(role) for role in self.cluster.roles(PS)}
 
         def watch() -> None:

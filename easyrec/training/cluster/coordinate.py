@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import os
 import queue
 import signal
@@ -32,7 +33,7 @@ from easyrec.run import RunFolder
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore, Progress
 from easyrec.training.cluster.connection import Connection, connect
-from easyrec.training.cluster.errors import ServerLostError
+from easyrec.training.cluster.errors import ServerLostError, lost
 from easyrec.training.cluster.prediction import SplitPredictor
 from easyrec.training.cluster.roles import VARIABLE, ClusterError, parse_tf_config
 from easyrec.training.cluster.server import end_with_parent
@@ -103,6 +104,7 @@ def main() -> int:
     """Trains what the job, a JSON file named as the first argument, describes."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     end_with_parent(job["parent"], watch=False)
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of tracing outside of the coordinator
     faulthandler.register(signal.SIGUSR1)  # where it is, for someone who wonders why nothing goes on
     with os.fdopen(int(os.environ[EVENTS]), "w", encoding="utf-8") as stream:
         parent = _Parent(stream)
@@ -110,8 +112,7 @@ def main() -> int:
             result = _train(job, parent)
             parent.send("result", **result)
         except (ServerLostError, tf.errors.OpError) as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            parent.send("lost", message=text)
+            parent.send("lost", message=str(error if isinstance(error, ServerLostError) else lost(error)))
             return LOST
         except EasyRecError as error:
             parent.send("error", kind=type(error).__name__, message=str(error))

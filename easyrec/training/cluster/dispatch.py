@@ -148,14 +148,18 @@ class Dispatcher:
         return max(_SHORTEST_TIMEOUT, _USUAL_TIMES * statistics.median(self._seconds[-100:]))
 
     def _start(self, task: Task) -> None:
-        threading.Thread(target=self._run, args=(task,), name="easyrec-split", daemon=True).start()
+        try:
+            result = self._call(task)  # here, so that one worker gets the splits in order
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer decides what it means
+            self._done.put(Outcome(task, None, error, 0.0))
+            return
+        threading.Thread(target=self._wait, args=(task, result), name="easyrec-split", daemon=True).start()
 
-    def _run(self, task: Task) -> None:
+    def _wait(self, task: Task, result: Any) -> None:
         started = time.monotonic()
         values, error = None, None
         try:
-            fetched = self._call(task).fetch()
-            values = dict(fetched.items())
+            values = dict(result.fetch())
         except Exception as raised:  # noqa: BLE001 - whatever it is, the trainer decides what it means
             error = raised
         self._done.put(Outcome(task, values, error, time.monotonic() - started))

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from easyrec.errors import EasyRecError
 
 
 class ServerLostError(EasyRecError):
     """A parameter server, and with it a part of the weights, is gone: go on from the last checkpoint."""
+
+
+def lost(error: BaseException | None) -> ServerLostError:
+    """What an error of TensorFlow says about who was lost, in one line."""
+    text = str(error)
+    server = re.search(r"/job:(\w+)/replica:0/task:(\d+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = next((line for line in lines if re.search(r"connect|[Uu]navailable|not found|reset", line)), "")
+    what = (reason or (lines[0] if lines else type(error).__name__))[:200]
+    return ServerLostError(f"{server[1]} {server[2]} does not answer ({what})" if server else what)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from easyrec.data.prepared.shards import ShardSet
 from easyrec.training.cluster.connection import Connection
 from easyrec.training.cluster.dispatch import Dispatcher, Task
-from easyrec.training.cluster.errors import ServerLostError
+from easyrec.training.cluster.errors import lost
 
 
 def read_predictions(path: Path) -> Callable[[Any], dict[str, Any]]:
@@ -104,7 +104,7 @@ class SplitPredictor:
                 if isinstance(outcome.error, tf.errors.CancelledError):
                     waiting.append(outcome.task.split)
                 elif outcome.values is None:
-                    raise ServerLostError(str(outcome.error).splitlines()[0]) from outcome.error
+                    raise lost(outcome.error) from outcome.error
                 else:
                     done[outcome.task.split] = [
                         np.asarray(outcome.values[f"task_{position}"]) for position in range(len(self._names))

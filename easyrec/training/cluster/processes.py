@@ -212,7 +212,7 @@ class LocalProcesses:
         self._started[role] = time.monotonic()
 
     def _again(self, role: Role, process: subprocess.Popen[bytes]) -> None:
-        how = _how(process.returncode)
+        how = how_it_ended(process.returncode)
         end(process)
         if self._closing.is_set():
             return
@@ -232,7 +232,8 @@ class LocalProcesses:
         return self._logs / f"{role.job}-{role.index}.log"
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """The end of a process in words, from its exit code."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

@@ -13,7 +13,7 @@ import tensorflow as tf
 from easyrec.data.prepared.shards import ShardSet, damaged
 from easyrec.errors import TrainingError
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
-from easyrec.training.cluster.errors import ServerLostError
+from easyrec.training.cluster.errors import lost
 from easyrec.training.cluster.load import WorkerLoads
 from easyrec.training.cluster.split_function import SplitFunction
 from easyrec.training.trainer import Trainer
@@ -185,7 +185,7 @@ class ClusterTrainer(Trainer):
             return outcome.task.split  # because another one failed
         missing = isinstance(error, tf.errors.NotFoundError) and "No such file" in str(error)
         if not (isinstance(error, _DAMAGE) or missing):
-            raise ServerLostError(str(error).splitlines()[0][:500]) from error
+            raise lost(error) from error
         trouble = damaged(self.shards.path(split), error)
         if not self._skip_damaged:
             raise trouble from error

@@ -1,0 +1,192 @@
+"""What a training will take before it starts: parameters, memory of each process, bytes moved in a step.
+
+Rows of a fused table go to the servers in turn, so each server has the same number of them within one; what may differ
+is how many of the rows that batches ask for lie on each. That is counted on a batch of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from easyrec.config.pipeline import PipelineConfig
+from easyrec.embedding.layout import Group
+from easyrec.embedding.lookup import host_lookup
+from easyrec.embedding.optimizers import row_optimizer
+from easyrec.features.batch import EncodedBatch
+from easyrec.features.outputs import FeatureSchema
+from easyrec.models.network import build_network
+
+_HOT = 1.25
+_WORD = 4
+
+
+@dataclass(frozen=True)
+class TableShare:
+    """One embedding table.
+
+    Attributes:
+        name: Its name.
+        rows: Rows.
+        values: Values of a row in the table and its linear weights.
+        bytes: Bytes of all rows and of the optimizer's slots.
+        rows_per_server: Rows on each server.
+    """
+
+    name: str
+    rows: int
+    values: int
+    bytes: int
+    rows_per_server: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training takes.
+
+    Attributes:
+        servers: Parameter servers; 0 for one machine.
+        workers: Workers.
+        tables: The embedding tables.
+        dense: Dense weights, state included.
+        dense_bytes: Bytes of the dense weights and of their optimizer's slots, about.
+        step_rows: Distinct rows that a batch of the data asks for, on each server.
+        step_bytes: Bytes that a step moves between a worker and the servers.
+    """
+
+    servers: int
+    workers: int
+    tables: tuple[TableShare, ...]
+    dense: int
+    dense_bytes: int
+    step_rows: tuple[int, ...]
+    step_bytes: int
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all tables with their slots."""
+        return sum(table.bytes for table in self.tables)
+
+    @property
+    def parameters(self) -> int:
+        """Weights in all."""
+        return self.dense + sum(table.rows * table.values for table in self.tables)
+
+    @property
+    def hottest(self) -> float:
+        """Rows that a batch asks of the busiest server, as a multiple of the mean."""
+        mean = sum(self.step_rows) / max(1, len(self.step_rows))
+        return max(self.step_rows, default=0) / mean if mean else 1.0
+
+    def server_bytes(self) -> tuple[int, ...]:
+        """Bytes on each server."""
+        count = max(1, self.servers)
+        totals = [self.dense_bytes // count] * count
+        for table in self.tables:
+            row = table.bytes // max(1, table.rows)
+            totals = [total + rows * row for total, rows in zip(totals, table.rows_per_server, strict=True)]
+        return tuple(totals)
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        place = f"{self.servers} servers, {self.workers} workers" if self.servers else "one machine"
+        lines = [
+            f"{self.parameters:,} parameters on {place}: {self.dense:,} dense, the rest in tables "
+            f"({_size(self.table_bytes)} with the optimizer's slots)"
+        ]
+        for table in sorted(self.tables, key=lambda table: -table.bytes):
+            low, high = min(table.rows_per_server), max(table.rows_per_server)
+            spread = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+            where = f", {spread} rows a server" if self.servers else ""
+            lines.append(
+                f"  table {table.name}: {table.rows:,} rows of {table.values}, {_size(table.bytes)}{where}"
+            )
+        if self.servers:
+            named = ", ".join(f"ps {index} {_size(size)}" for index, size in enumerate(self.server_bytes()))
+            lines.append(f"memory of the servers: {named}; a worker holds a batch and the dense weights")
+            lines.append(
+                f"a step moves {_size(self.step_bytes)} between a worker and the servers, for "
+                f"{sum(self.step_rows):,} distinct rows"
+            )
+            if self.hottest > _HOT:
+                lines.append(
+                    f"hot shard: ps {int(np.argmax(self.step_rows))} is asked for {self.hottest:.2f} times the mean of "
+                    "rows; a number of servers without a common divisor with the ids' pattern spreads them"
+                )
+        return lines
+
+
+def plan_training(
+    config: PipelineConfig,
+    schema: FeatureSchema,
+    sample: EncodedBatch,
+    *,
+    servers: int = 0,
+    workers: int = 1,
+) -> TrainingPlan:
+    """The plan of a pipeline, without making its tables.
+
+    Args:
+        config: The resolved configuration.
+        schema: Of its fitted features.
+        sample: A batch of the data, to count the rows that batches ask for.
+        servers: Parameter servers; 0 for one machine.
+        workers: Workers.
+    """
+    # The dense part does not depend on how long tables are, so it is built over tables of one row.
+    short = FeatureSchema(tuple(_short(output) for output in schema.outputs))
+    counts = np.ones(1, np.int64)
+    network = build_network(config, short, counts)
+    outputs = {output.feature: output for output in schema.ids}
+    collection = network.embeddings
+    count = max(1, servers)
+    optimizer = row_optimizer(config.training.optimizer.embedding)
+    tables, groups, step_bytes = [], [], 0
+    step_rows = np.zeros(count, np.int64)
+    for group in collection.groups:
+        members = [*group.singles, *group.multis]
+        rows = {output.table: outputs[output.feature].rows for output in members}
+        widths = [dim for _, dim in collection.kinds(group)]
+        groups.append((_long(group, rows), widths))
+        for name, number in rows.items():
+            values = sum(widths)
+            size = number * sum(_WORD * (dim + optimizer.slot_values(dim)) for dim in widths)
+            shares = tuple(len(range(shard, number, count)) for shard in range(count))
+            tables.append(TableShare(name, number, values, size, shares))
+    dense = sum(int(np.prod(variable.shape)) for variable in network.variables)
+    for group, widths in groups:
+        unique = host_lookup((group,), sample.as_dict())[f"unique/{group.name}"].numpy()
+        step_rows += np.bincount(unique % count, minlength=count)
+        step_bytes += len(unique) * (2 * np.dtype(group.id_dtype).itemsize + 2 * _WORD * sum(widths))
+    return TrainingPlan(
+        servers,
+        workers,
+        tuple(tables),
+        dense,
+        3 * _WORD * dense,
+        tuple(int(rows) for rows in step_rows),
+        int(step_bytes + 2 * _WORD * dense),
+    )
+
+
+def _short(output):  # type: ignore[no-untyped-def]
+    return replace(output, rows=1) if hasattr(output, "rows") else output
+
+
+def _long(group: Group, rows: Mapping[str, int]) -> Group:
+    """The group with tables of their real length."""
+    tables, offset = [], 0
+    for table in group.tables:
+        tables.append(replace(table, rows=rows[table.name], offset=offset))
+        offset += rows[table.name]
+    return replace(group, tables=tuple(tables))
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return ""

@@ -1,0 +1,196 @@
+"""Shards: what goes in comes out, once, in NumPy and in TensorFlow, however often preparing is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from easyrec.data.prepared.local import Finished, ShardStream
+from easyrec.data.prepared.records import RecordLayout
+from easyrec.data.prepared.shards import ShardRows, open_shards
+from easyrec.data.prepared.write import ShardPlan, batches_per_split, write_shards
+from easyrec.data.stream import EncodedStream
+from easyrec.errors import DataError
+from easyrec.features.batch import EncodedBatch, RaggedColumn
+
+
+def batch(first: int, rows: int) -> EncodedBatch:
+    """Rows that tell where they come from; tags with weights, a sequence without, some of both empty."""
+    number = np.arange(first, first + rows)
+    tags, recent = (number % 3).astype(np.int32), (number % 2).astype(np.int32)
+    values = np.repeat(number, tags).astype(np.int32)
+    return EncodedBatch(
+        rows,
+        {
+            "ids": np.stack([number, -number], 1).astype(np.int32),
+            "numbers": np.stack([number / 7], 1).astype(np.float32),
+            "label/clicked": (number % 2).astype(np.float32),
+        },
+        {
+            "tags": RaggedColumn(values, tags, values.astype(np.float32) / 3),
+            "recent": RaggedColumn(np.repeat(number, recent).astype(np.int32), recent),
+        },
+    )
+
+
+class Chunks:
+    """Consecutive rows, with a fault if wanted; counts how often it is read."""
+
+    def __init__(self, first: int, rows: int, fail: bool = False) -> None:
+        self.first, self.rows, self.fail, self.read = first, rows, fail, 0
+
+    def chunks(self, seed: int | None = None) -> Iterator[pa.Table]:
+        self.read += 1
+        for start in range(self.first, self.first + self.rows, 25):
+            if self.fail and start > self.first:
+                raise OSError("the disk is on fire")
+            yield pa.table({"x": np.arange(start, min(start + 25, self.first + self.rows))})
+
+
+def encode(table: pa.Table) -> EncodedBatch:
+    return batch(table.column("x")[0].as_py(), table.num_rows)
+
+
+def assert_equal(left: EncodedBatch, right: EncodedBatch) -> None:
+    left, right = left.as_dict(), right.as_dict()
+    assert left.keys() == right.keys()
+    for key in left:
+        np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+        assert left[key].dtype == right[key].dtype
+
+
+PLAN = ShardPlan(batch_size=8, split_batches=2, shuffle_buffer=0, seed=0, facts={"data": "a"})
+
+
+def write(folder, parts=None, plan=PLAN, **options):
+    return write_shards(str(folder), parts or [Chunks(0, 60), Chunks(60, 43)], encode, plan, **options)
+
+
+@settings(max_examples=25, deadline=None)
+@given(first=st.integers(0, 100), rows=st.integers(1, 40))
+def test_a_record_holds_a_batch(first, rows):
+    whole = batch(first, rows)
+    layout = RecordLayout.of(whole)
+    assert RecordLayout.from_dict(layout.as_dict()) == layout
+    assert_equal(layout.unpack(layout.pack(whole)), whole)
+
+
+def test_tensorflow_reads_what_numpy_wrote():
+    whole = batch(3, 17)
+    layout = RecordLayout.of(whole)
+    for known in (None, 17):
+        tensors = tf.function(lambda record, known=known: layout.parse(record, known))(layout.pack(whole))
+        for key, value in whole.as_dict().items():
+            np.testing.assert_array_equal(tensors[key].numpy(), value, err_msg=key)
+
+
+@pytest.mark.parametrize("damage", [lambda r: r[:-4], lambda r: r + b"1234", lambda r: r[:3], lambda r: b""])
+def test_a_record_of_the_wrong_length_is_refused(damage):
+    whole = batch(0, 9)
+    layout = RecordLayout.of(whole)
+    with pytest.raises(DataError, match="a record of"):
+        layout.unpack(damage(layout.pack(whole)))
+
+
+def test_shards_hold_each_row_once_and_know_what_they_hold(tmp_path):
+    shards = write(tmp_path, coverage=lambda: {"tags": {"rows": 103, "missing": 4}})
+    assert (shards.rows, shards.batches, len(shards.splits)) == (103, 14, 7)
+    assert [split.batches for split in shards.splits] == [2, 2, 2, 2, 2, 2, 2]
+    assert_equal(EncodedBatch.concat([shards.read(split) for split in shards.splits]), batch(0, 103))
+    assert open_shards(str(tmp_path)) == shards
+    assert open_shards(str(tmp_path / "nothing")) is None
+
+
+def test_what_is_there_is_not_made_again(tmp_path):
+    write(tmp_path)
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    write(tmp_path, parts)
+    assert [part.read for part in parts] == [0, 0]
+
+
+def test_preparing_goes_on_where_it_was_interrupted(tmp_path):
+    with pytest.raises(OSError, match="on fire"):
+        write(tmp_path, [Chunks(0, 60), Chunks(60, 43, fail=True)], threads=1)
+    assert open_shards(str(tmp_path)) is None
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    shards = write(tmp_path, parts)
+    assert [part.read for part in parts] == [0, 1]
+    assert_equal(EncodedBatch.concat([shards.read(split) for split in shards.splits]), batch(0, 103))
+
+
+def test_shards_of_something_else_are_refused_and_the_difference_is_named(tmp_path):
+    write(tmp_path)
+    other = ShardPlan(batch_size=8, split_batches=2, shuffle_buffer=0, seed=1, facts={"data": "b"})
+    with pytest.raises(DataError, match=r"prepared from something else; different: data, seed.*--overwrite"):
+        write(tmp_path, plan=other)
+    assert (
+        write(tmp_path, plan=other, replace=True).fingerprint
+        != write(tmp_path, plan=PLAN, replace=True).fingerprint
+    )
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(DataError, match="holds something that is not shards"):
+        write(tmp_path, replace=True)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_damaged_shard_is_named_and_left_out_only_if_asked(tmp_path):
+    shards = write(tmp_path)
+    path = tmp_path / shards.splits[3].file
+    content = bytearray(path.read_bytes())
+    content[40] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path.name}: the shard is damaged"):
+        list(ShardRows(shards, shuffle=False).chunks())
+    rows = ShardRows(shards, shuffle=False, skip_damaged=True)
+    assert sum(chunk.num_rows for chunk in rows.chunks()) == 103 - shards.splits[3].rows
+    assert len(rows.skipped) == 1
+    path.unlink()
+    with pytest.raises(DataError, match="damaged or missing"):
+        shards.read(shards.splits[3])
+
+
+def test_unshuffled_shards_give_the_batches_of_the_files(tmp_path):
+    shards = write(tmp_path, [Chunks(0, 103)])
+    files = EncodedStream(Chunks(0, 103), encode, 8, 0, 0)
+    ours = ShardStream(shards, 0, 0, Finished())
+    for left, right in zip(ours.batches(0), files.batches(0), strict=True):
+        assert_equal(left, right)
+    for left, right in zip(ours.batches(1, skip=5), files.batches(1, skip=5), strict=True):
+        assert_equal(left, right)
+
+
+def test_shuffled_epochs_differ_and_hold_each_row_once(tmp_path):
+    shards = write(tmp_path)
+    stream = ShardStream(shards, 40, 7, Finished())
+
+    def ids(epoch, skip=0):
+        return np.concatenate([one.dense["ids"][:, 0] for one in stream.batches(epoch, skip)])
+
+    assert sorted(ids(0)) == sorted(ids(1)) == list(range(103))
+    assert ids(0).tolist() == ids(0).tolist() != ids(1).tolist()
+    np.testing.assert_array_equal(ids(1, skip=3), ids(1)[24:])
+
+
+def test_splits_that_a_cluster_has_trained_are_left_out_of_their_epoch(tmp_path):
+    shards = write(tmp_path)
+    stream = ShardStream(shards, 0, 0, Finished(1, (0, 2)))
+    rest = np.concatenate([one.dense["ids"][:, 0] for one in stream.batches(1, skip=4)])
+    assert rest.tolist() == [*range(16, 32), *range(48, 103)]
+    assert sum(one.num_rows for one in stream.batches(2)) == 103
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "wanted", "expected"),
+    [(100, 10, None, 1), (640_000, 1000, None, 10), (10**9, 4096, None, 32), (10**9, 4096, 7, 7)],
+)
+def test_how_many_batches_a_split_has(rows, batch_size, wanted, expected):
+    assert batches_per_split(rows, batch_size, wanted) == expected

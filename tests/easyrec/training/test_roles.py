@@ -1,0 +1,125 @@
+"""What `TF_CONFIG` and `--cluster` may say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from easyrec.config.training import TrainingConfig
+from easyrec.errors import ConfigError
+from easyrec.training.cluster.roles import (
+    ClusterError,
+    LocalCluster,
+    Role,
+    check_port,
+    free_ports,
+    local_addresses,
+    parse_local,
+    parse_tf_config,
+    wait_for,
+)
+from easyrec.training.strategy import choose
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
+
+
+def described(task=None, **cluster) -> str:
+    return json.dumps({"cluster": cluster or CLUSTER, "task": task or {"type": "worker", "index": 1}})
+
+
+def test_a_description_is_read_and_written_again():
+    cluster = parse_tf_config(described())
+    assert str(cluster.task) == "worker 1 at c:1"
+    assert [role.short for role in cluster.servers] == ["worker:0", "worker:1", "ps:0"]
+    assert parse_tf_config(cluster.tf_config(cluster.task)) == cluster
+    assert parse_tf_config(described({"type": "ps", "index": "0"})).task == Role("ps", 0, "d:1")
+    assert parse_tf_config(described({"type": "evaluator", "index": 0})).task.address == ""
+
+
+@pytest.mark.parametrize("text", [None, "", "  ", "{}"])
+def test_no_description_is_no_cluster(text):
+    assert parse_tf_config(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "needs an object"),
+        ('{"cluster": {}}', "`task` says which process"),
+        (described(worker="b:1"), "`cluster.worker` is a list of addresses"),
+        (described(worker=["b"]), "the address of worker 0 is `host:port`, got 'b'"),
+        (described(worker=["b:1", "b:99999"]), "got 'b:99999'"),
+        (described(worker=["b:1"], ps=["b:1"]), "gives b:1 to both worker 0 and ps 0"),
+        (described(master=["b:1"]), "Call it 'chief'"),
+        (described(wrker=["b:1"]), "Did you mean 'worker'?"),
+        (described({"type": "wroker", "index": 0}), "Did you mean 'worker'?"),
+        (
+            described({"type": "worker", "index": 2}),
+            "this process is worker 2, but `cluster.worker` has 2 addresses",
+        ),
+        (described({"type": "worker", "index": -1}), "`task.index` is a number from 0, got -1"),
+        (described({"index": 1}), "`task` says which process"),
+    ],
+)
+def test_a_wrong_description_is_explained_with_an_example(text, expected):
+    with pytest.raises(ClusterError) as caught:
+        parse_tf_config(text)
+    assert expected in str(caught.value)
+    assert "TF_CONFIG" in str(caught.value)
+    assert "Example:" in str(caught.value)
+
+
+def test_local_clusters():
+    assert parse_local("local:workers=2,ps=3") == LocalCluster(2, 3)
+    assert parse_local("local") == LocalCluster(1, 1)
+    cluster = local_addresses(LocalCluster(2, 3))
+    assert len({role.address for role in cluster.servers}) == 5
+    assert cluster.task.job == "chief"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("remote:workers=2", "the only kind is `local`, got 'remote'"),
+        ("local:worker=2", "Did you mean 'workers'?"),
+        ("local:workers=0", "workers is a number from 1 to 64, got '0'"),
+        ("local:ps=x", "ps is a number from 1 to 64, got 'x'"),
+    ],
+)
+def test_wrong_local_clusters(text, expected):
+    with pytest.raises(ClusterError, match=expected.replace("?", r"\?")):
+        parse_local(text)
+
+
+def test_a_port_in_use_is_named_with_its_role():
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterError, match=f"worker 3 at localhost:{port}: port {port} cannot be used"):
+            check_port(Role("worker", 3, f"localhost:{port}"))
+
+
+def test_a_role_that_never_appears_is_named():
+    [port] = free_ports(1)
+    with pytest.raises(ClusterError, match=f"no answer from ps 1 at 127.0.0.1:{port}"):
+        wait_for([Role("ps", 1, f"127.0.0.1:{port}")], timeout=0.2)
+
+
+def test_where_training_runs_is_decided_and_explained(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert choose(TrainingConfig()).strategy == "local"
+    chosen = choose(TrainingConfig(), "local:workers=2,ps=1")
+    assert (chosen.strategy, chosen.cluster) == ("parameter_server", LocalCluster(2, 1))
+    with pytest.raises(ConfigError, match="'local' does not train on --cluster"):
+        choose(TrainingConfig(strategy="local"), "local:workers=2")
+    with pytest.raises(ClusterError, match="TF_CONFIG is not set"):
+        choose(TrainingConfig(strategy="parameter_server"))
+    monkeypatch.setenv("TF_CONFIG", described())
+    chosen = choose(TrainingConfig())
+    assert chosen.strategy == "parameter_server"
+    assert "1 chief, 2 worker, 1 ps" in chosen.why
+    assert choose(TrainingConfig(strategy="local")).cluster is None
