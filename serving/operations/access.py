@@ -16,7 +16,7 @@ from serving.operations.request_ids import HEADER, begin_request
 logger = logging.getLogger("serving.access")
 
 UNMATCHED = "unmatched"
-"""The route of a request that leads nowhere; its path is not kept, because anybody can make up paths."""
+"""The route of a request that leads nowhere, or was refused before; anybody can make up paths, so none is kept."""
 _NOT_LOGGED = ("/health/", "/metrics")
 
 

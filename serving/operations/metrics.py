@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,9 @@ MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 COUNTS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 SCORES = (-10.0, -1.0, 0.0, *(round(0.05 * step, 2) for step in range(1, 20)), 1.0, 2.0, 5.0, 10.0, 100.0)
+
+_CREATED = re.compile(rb"^(# (HELP|TYPE) )?easyrec_\w+_created\b.*\n", re.MULTILINE)
+"""When each series began: as many lines again, which Prometheus does not need."""
 
 
 class Answered(Protocol):
@@ -132,7 +136,7 @@ class Metrics:
             for collector in self._collectors:
                 asked.register(collector)
             parts.append(generate_latest(asked))
-        return b"".join(parts)
+        return _CREATED.sub(b"", b"".join(parts))
 
     def _observe_stages(self, trace: Trace) -> None:
         scene = trace.scene

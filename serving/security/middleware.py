@@ -70,11 +70,10 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            caller = self._admit(scope)
+            self._admit(scope)
         except Refusal as refusal:
             await refusal.answer(scope, receive, send)
             return
-        scope.setdefault("state", {})[CALLER] = caller
         if _is_open(scope["path"]):  # health and the page answer however busy the service is
             await self._app(scope, receive, send)
             return
@@ -93,8 +92,8 @@ class Gate:
         finally:
             self._under_way -= 1
 
-    def _admit(self, scope: Scope) -> Caller:
-        """Who calls.
+    def _admit(self, scope: Scope) -> None:
+        """Notes who calls.
 
         Raises:
             Refusal: They may not do this, or not so often.
@@ -108,6 +107,7 @@ class Gate:
             )
         needed = required_scope(scope["method"], scope["path"], self._settings.open_metrics)
         caller = self._caller(headers)
+        scope.setdefault("state", {})[CALLER] = caller or Caller(None, frozenset())
         if needed is not None:
             if caller is None:
                 raise Refusal(
@@ -118,7 +118,6 @@ class Gate:
             if not caller.may(needed):
                 raise Refusal(403, f"this needs an API key with the scope {needed!r}")
             self._limit(scope, caller)
-        return caller or Caller(None, frozenset())
 
     def _caller(self, headers: Headers) -> Caller | None:
         if self._keys is None:

@@ -194,7 +194,7 @@ async function showDropped(answer) {
     dropping.map((stage) => {
       const names = stage.dropped_ids.map((id) => titles[id] || String(id));
       const more = stage.dropped > names.length ? ` and ${stage.dropped - names.length} more` : "";
-      return element("details", {}, element("summary", {}, `${stage.dropped} by ${stage.stage} ${stage.name}`), element("p", {}, names.join(", ") + more));
+      return element("details", {}, element("summary", {}, `${stage.dropped} by ${stage.stage} ${stage.name}`), element("p", {}, names.join(" · ") + more));
     }),
   );
 }

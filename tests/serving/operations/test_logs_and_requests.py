@@ -102,12 +102,14 @@ def test_each_request_has_an_id_in_its_answer_and_a_line_in_the_log(tmp_path, mo
         assert named.headers[HEADER] == "theirs" != named.json()["request_id"]
         refused = client.post("/v1/recommend", json={})
         assert refused.headers[HEADER]
+        client.post("/v1/events", json=[], headers=key)
         client.get("/health/live")
     lines = access_lines(caplog)
     assert [(line["route"], line["status"], line["caller"]) for line in lines] == [
         ("/v1/recommend", 200, "reader"),
         ("/v1/recommend", 200, "reader"),
         ("unmatched", 401, None),
+        ("unmatched", 403, "reader"),
     ]
     assert "Bearer" not in caplog.text
 

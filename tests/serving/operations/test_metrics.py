@@ -92,7 +92,7 @@ def test_an_empty_list_is_counted(world):
 def test_scores_that_are_no_numbers_are_left_out():
     metrics = Metrics()
     items = [{"score": score, "sources": []} for score in (None, float("inf"), 0.5)]
-    payload = {"items": items, "model": {"name": "m", "version": "1"}, "took_ms": 1.0}
+    payload = {"items": items, "model": {"name": "m", "version": "1"}, "took_ms": 1.0, "experiments": []}
     query = SimpleNamespace(wanted=np.arange(3), n=9)
     metrics.observe_answer(SimpleNamespace(trace=Trace("r", "home"), payload=payload, query=query))
     found = samples(metrics.text())
@@ -119,6 +119,7 @@ def test_the_application_serves_them_with_the_state_of_its_parts(tmp_path, monke
     assert found["easyrec_items", "films"] == 60
     assert found["easyrec_part_up", "store"] == 1
     assert found["easyrec_model_age_seconds", "films"] > 0
+    assert "_created" not in answer.text
     assert "4711" not in answer.text  # anybody can make up paths
 
 

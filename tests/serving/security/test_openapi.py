@@ -69,7 +69,9 @@ def test_every_route_is_documented_with_what_it_needs_and_how_it_fails(app):
 def test_no_api_route_falls_to_the_rule_for_what_is_not_known(app):
     admin = {(method, path) for method, path in operations(app) if required_scope(method, path) == "admin"}
     assert {path for method, path in admin if path.startswith("/v1/")} == {
+        "/v1/experiments/reload",
         "/v1/models/{name}/versions/{version}:activate",
+        "/v1/models/{name}/versions/{version}:shadow",
         "/v1/models/{name}:rollback",
     }
 
