@@ -6,13 +6,17 @@ Settings come from the file that `EASYREC_CONFIG` names and from variables `EASY
 from __future__ import annotations
 
 import json
+import logging
 import os
 
 from fastapi import FastAPI
 
+from easyrec.errors import EasyRecError
 from serving.app import create_app
 from serving.operations.logs import configure_logs
 from serving.settings import PREFIX, Settings, load_settings
+
+logger = logging.getLogger(__name__)
 
 RESOLVED = f"{PREFIX}SETTINGS"
 """Holds complete settings as JSON, from `easyrec serve` to its worker processes."""
@@ -23,11 +27,17 @@ def create() -> FastAPI:
     """The application.
 
     Raises:
-        EasyRecError: The settings are wrong, or a model, the store or a scene cannot be used.
+        SystemExit: The settings are wrong, or a model, the store or a scene cannot be used; the log says what.
     """
-    settings = settings_from_environment()
-    configure_logs(settings.operations)
-    return create_app(settings)
+    try:
+        settings = settings_from_environment()
+        configure_logs(settings.operations)
+        return create_app(settings)
+    except (
+        EasyRecError
+    ) as error:  # a server that starts its workers again would repeat a whole trace each time
+        logger.error("the service cannot start: %s", error)
+        raise SystemExit(error.exit_code) from None
 
 
 def settings_from_environment() -> Settings:

@@ -12,6 +12,8 @@ import uvicorn
 
 from easyrec.cli.common import messages
 from easyrec.errors import ConfigError
+from easyrec.export.layout import find_bundle
+from easyrec.export.manifest import read_manifest
 from serving.app import create_app
 from serving.asgi import RESOLVED
 from serving.operations.logs import configure_logs
@@ -88,6 +90,8 @@ def _serve_many(settings: Settings) -> None:
         raise ConfigError(
             "store: memory is known to one process only; use sqlite or Redis with several workers"
         )
+    for path in settings.models:  # mistakes that show at once are told here, and not by each worker
+        read_manifest(find_bundle(path))
     os.environ[RESOLVED] = settings.model_dump_json()
     with tempfile.TemporaryDirectory(prefix="easyrec-metrics-") as folder:
         os.environ.setdefault(MULTIPROCESS, folder)

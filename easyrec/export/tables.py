@@ -102,7 +102,14 @@ def as_keys(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if all(type(value) is plain for value in values):  # the usual case, in a fraction of the time
         with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):  # one that cannot be a key
             return pa.array(values, kind)
+    if plain is int and all(type(value) is str and _is_digits(value) for value in values):
+        with suppress(pa.ArrowInvalid, OverflowError):
+            return pa.array([int(value) for value in values], kind)
     return pa.array([_as_key(value, kind) for value in values], kind)
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def is_unicode(text: str) -> bool:

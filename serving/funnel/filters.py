@@ -57,10 +57,10 @@ class Seen:
             for mark in person.record.seen
             if mark.time >= since and (not config.events or mark.type in config.events)
         ]
-        items: list[object] = [mark.item_id for mark in marks]
+        met = [_rows(query, marks)]
         if config.bundle:
-            items += query.bundle().get(SEEN) or ()
-        return ~np.isin(rows, query.catalogue.rows(items)) if items else np.ones(len(rows), bool)
+            met.append(query.catalogue.rows(query.bundle().get(SEEN) or ()))
+        return ~np.isin(rows, np.concatenate(met))
 
 
 class ServedConfig(FilterConfig):

@@ -31,6 +31,7 @@ def main(folder: Path, port: int) -> None:
         return world.KnownModel(folder / path.name, path.name)
 
     serving.service.load_served_model = load  # type: ignore[assignment]
+    serving.service.find_bundle = lambda path: path  # type: ignore[assignment]
     app = create_app(load_settings(given={"models": ["films"], "data": str(folder / "data")}))
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
 

@@ -25,6 +25,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         return KnownModel(tmp_path / path.name, name, version or "1", vectors=name == "towers")
 
     monkeypatch.setattr(serving.service, "load_served_model", load)
+    monkeypatch.setattr(serving.service, "find_bundle", lambda path: path)
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Client:
