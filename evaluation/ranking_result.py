@@ -4,11 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation.cold_start import Apart
+from evaluation.errors import MetricError, did_you_mean
 from evaluation.metrics.ranking import RankedLists
 from evaluation.metrics.registry import parse_metric
+from evaluation.plotting.plots import metric_by_k, ranking_overview
 from evaluation.popularity import PopularityShares
 from evaluation.render import (
     TextTable,
@@ -20,6 +22,9 @@ from evaluation.render import (
     percent,
 )
 from evaluation.uncertainty import Estimate, PairedDifference
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCHEMA = "easyrec.ranking/1"
 
@@ -189,6 +194,26 @@ class RankingResult:
         name = metric or self.primary
         sign = -1 if parse_metric(name).metric.higher_is_better else 1
         return sorted(self.models, key=lambda model: sign * self.models[model][name].value)
+
+    def plot(self, metric: str | None = None, model: str | None = None) -> "Figure":
+        """The primary metric of every model with intervals, or a metric against k.
+
+        Args:
+            metric: A metric without a cut-off, such as "ndcg", to draw against k.
+            model: The model to emphasise.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            MetricError: The metric was not computed.
+        """
+        if metric is None:
+            return ranking_overview(self, model)
+        names = dict.fromkeys(name.partition("@")[0] for name in self.metrics)
+        if metric not in names:
+            raise MetricError(f"Metric {metric!r} was not computed; {did_you_mean(metric, names)}")
+        return metric_by_k(self, metric, model)
 
     def facts(self) -> str:
         """One or two sentences of context."""

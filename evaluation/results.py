@@ -3,16 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evaluation.curves import BinaryCurves
+from evaluation.errors import DataError, MetricError, did_you_mean
 from evaluation.metrics.registry import parse_metric
 from evaluation.metrics.thresholds import Decisions
+from evaluation.plotting.plots import CURVE_PLOTS
 from evaluation.render import TextTable, common_decimals, decimals_for, interval_text, number, percent
 from evaluation.uncertainty import Estimate, PairedDifference, finite_or_none
 
 TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
 Unit: TypeAlias = Literal["user", "session", "row"]
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PlotKind: TypeAlias = Literal["roc", "precision_recall", "calibration", "scores", "gain", "lift"]
 
 SCHEMA = "easyrec.evaluation/1"
 
@@ -82,6 +89,25 @@ class TaskResult:
         level = next((one.level for one in self.metrics.values() if one.has_interval), None)
         title = "interval" if level is None else f"{percent(level)} interval"
         return TextTable([self.name, "value", title, "better", "meaning"], rows, frozenset({0, 3, 4}))
+
+    def plot(self, kind: PlotKind = "roc") -> "Figure":
+        """A curve of a binary task.
+
+        Args:
+            kind: "roc", "precision_recall", "calibration", "scores", "gain" or "lift".
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            MetricError: Another kind.
+            DataError: The task has no curves: it is not binary, or has one class only.
+        """
+        if kind not in CURVE_PLOTS:
+            raise MetricError(f"Unknown plot {kind!r}; {did_you_mean(kind, CURVE_PLOTS)}")
+        if self.curves is None:
+            raise DataError(f"Task {self.name!r} has no curves: they are for binary tasks with both classes.")
+        return CURVE_PLOTS[kind](self.curves)
 
     def baseline_table(self) -> TextTable:
         """One line a metric: the model, each baseline, and the model's lead over the last (strongest) baseline."""

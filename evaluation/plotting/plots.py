@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -303,6 +304,19 @@ def lift_plot(curves: BinaryCurves, palette: Palette = PRINT) -> Figure:
     axes.set(xlabel="share of rows, highest scores first", ylabel="lift", xlim=(0, 1))
     axes.set_ylim(bottom=0)
     return figure
+
+
+CURVE_PLOTS: Mapping[str, Callable[[BinaryCurves], Figure]] = MappingProxyType(
+    {
+        "roc": roc_plot,
+        "precision_recall": precision_recall_plot,
+        "calibration": calibration_plot,
+        "scores": score_histogram,
+        "gain": gain_plot,
+        "lift": lift_plot,
+    }
+)
+"""Plots of a binary task by name."""
 
 
 def popularity_plot(

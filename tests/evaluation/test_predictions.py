@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sklearn.metrics as sk
+from matplotlib.figure import Figure
 
 from evaluation import DataError, EvaluationError, MetricError, TaskColumns, evaluate, gauc, ndcg, ranked_rows
 
@@ -304,3 +305,22 @@ def test_decisions_are_counted_at_half_and_at_the_best_threshold(table: pd.DataF
     assert result.decisions["default"].f1 == pytest.approx(result.metrics["f1"].value)
     assert result.decisions["best"].f1 == pytest.approx(result.metrics["best_f1"].value)
     assert result.to_dict()["decisions"]["best"]["threshold"] == result.decisions["best"].threshold
+
+
+def test_curves_are_drawn_by_name(table: pd.DataFrame) -> None:
+    result = evaluate(table, tasks=TASKS, intervals=False)
+    for kind in ("roc", "precision_recall", "calibration", "scores", "gain", "lift"):
+        assert isinstance(result["liked"].plot(kind), Figure)  # type: ignore[arg-type]
+    with pytest.raises(MetricError, match="did you mean 'roc'"):
+        result["liked"].plot("rok")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no curves"):
+        result["stars"].plot()
+
+
+def test_the_lift_of_a_perfect_order_is_one_over_the_share_of_positives() -> None:
+    data = pd.DataFrame({"label": [1] * 25 + [0] * 75, "score": np.linspace(1, 0, 100)})
+    curves = evaluate(data, intervals=False)["label"].curves
+    assert curves is not None
+    place = curves.share_taken.index(0.25)
+    assert curves.share_found[place] == 1.0
+    assert curves.share_taken[-1] == curves.share_found[-1] == 1.0

@@ -1,0 +1,66 @@
+"""`easyrec explain`: which features a run needs, and what they add to single predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from easyrec.cli.common import messages, output
+from easyrec.startup import start_tensorflow
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    task: Annotated[str | None, typer.Option(help="The task; the first unless given.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What importance is measured by; auc, rmse or accuracy unless given.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="PATH", help="Other evaluation rows than the run's own."),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Look at about so many rows.", min=1)] = 5000,
+    examples: Annotated[int, typer.Option(help="Take so many predictions apart.", min=0)] = 3,
+    repeats: Annotated[int, typer.Option(help="How often each feature is shuffled.", min=1)] = 3,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="FOLDER", help="Where the report goes; <RUN>/explanation unless given."
+        ),
+    ] = None,
+) -> None:
+    """Show which features a run's metrics need, and what each adds to single predictions."""
+    start_tensorflow()
+    from easyrec.offline.explain import explain_run
+    from easyrec.run import open_run
+    from easyrec.versions import versions
+    from evaluation import write_report
+
+    console = messages()
+    found = explain_run(
+        run,
+        task=task,
+        metric=metric,
+        data=data,
+        rows=rows,
+        examples=examples,
+        repeats=repeats,
+        tell=lambda text: console.print(f"{text} ...", markup=False),
+    )
+    paths = write_report(
+        report or run / "explanation",
+        title=f"{open_run(run).config().name}: what predictions come from",
+        importance=[found.importance] if found.importance else None,
+        attributions=found.attributions,
+        summary={"rows": found.rows},
+        versions=versions(),
+        command=f"easyrec explain {run}",
+    )
+    out = output()
+    for part in (found.importance, *found.attributions):
+        if part is not None:
+            out.print(str(part), markup=False)
+            out.print()
+    out.print(f"report  {paths.html}", markup=False)
