@@ -69,6 +69,7 @@ class ItemKeeper:
         Raises:
             EasyRecError: See `put`.
         """
+        self.follow()  # another process may have put or changed it a moment ago
         known = self._columns(item_id)
         if known is None:
             return None
@@ -77,6 +78,7 @@ class ItemKeeper:
 
     def delete(self, item_id: str) -> bool:
         """Removes an item; whether there was one."""
+        self.follow()
         known = self._columns(item_id)
         if known is None:
             return False
@@ -88,7 +90,11 @@ class ItemKeeper:
 
     def describe(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
         """Columns of an item and whether it is available; None when there is none."""
-        return self._columns(item_id)
+        known = self._columns(item_id)
+        if known is None:
+            self.follow()
+            known = self._columns(item_id)
+        return known
 
     def bring_up_to_date(self, model: ServedModel) -> None:
         """Puts all kept items into a model that was just loaded, as far as the store can be asked."""
@@ -116,6 +122,9 @@ class ItemKeeper:
         self._new_items.put(model, [change for change in taken if change.available])
 
     def _columns(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
+        kept = self._store.call(self._store.store.item, item_id)
+        if kept is not None:
+            return dict(kept.columns), kept.available
         catalogue = self._hub.active(self.primary).catalogue
         row = catalogue.rows([item_id])
         if row[0] < 0:
@@ -138,13 +147,18 @@ class ItemKeeper:
 
 
 def _put(model: ServedModel, changes: Sequence[ItemChange]) -> None:
-    """Brings changes into a model, all or none; columns that its item table lacks are left out."""
+    """Brings changes into a model, all or none; columns that its item table lacks are left out.
+
+    An item that is not available is only marked so: put first, it could be recommended for a moment.
+    """
     catalogue = model.catalogue
     names = set(catalogue.columns)
     kind = catalogue.schema.field(catalogue.key).type
     keys = as_keys([change.item_id for change in changes], kind).to_pylist()
     rows = {}
     for key, change in zip(keys, changes, strict=True):
+        if not change.available:
+            continue
         if key is None:
             raise SchemaError(f"the keys of items are of type {kind} here, got {change.item_id!r}")
         rows[key] = {name: value for name, value in change.columns.items() if name in names}

@@ -39,7 +39,9 @@ SAMPLES = 2000
 ENOUGH = 100
 """Fewer samples say nothing."""
 FREQUENT = 20
-"""Values with a bin of their own."""
+"""At most so many values have a bin of their own."""
+SHARE = 0.02
+"""A rarer value has none: in a few hundred samples it is there or not by chance."""
 MOST_VALUES = 200_000
 """Larger vocabularies are not kept for this."""
 _FLOOR = 1e-4
@@ -57,11 +59,13 @@ class CategoryReference:
     Attributes:
         column: Raw column.
         values: All known values as text, the frequent ones first.
-        shares: [FREQUENT + 3] of missing, unseen, each frequent value, and all others.
+        frequent: How many of them have a bin of their own.
+        shares: [frequent + 3] of missing, unseen, each frequent value, and all others.
     """
 
     column: str
     values: pa.Array
+    frequent: int
     shares: Shares
 
     def drift(self, sampled: Sequence[Any]) -> tuple[str, float]:
@@ -69,8 +73,8 @@ class CategoryReference:
         texts = pa.array([None if value is None else str(value) for value in sampled], pa.large_string())
         place = np.asarray(pc.index_in(texts, value_set=self.values).fill_null(-1))
         place = np.where(np.asarray(texts.is_null()), -2, place)
-        bins = np.where(place >= FREQUENT, FREQUENT, place) + 2
-        counted = np.bincount(bins, minlength=FREQUENT + 3) / len(sampled)
+        bins = np.minimum(place, self.frequent) + 2
+        counted = np.bincount(bins, minlength=self.frequent + 3) / len(sampled)
         return "index", stability_index(counted, self.shares)
 
 
@@ -140,7 +144,8 @@ def references(model: ServedModel) -> dict[str, Reference]:
         EasyRecError: The bundle cannot be read.
     """
     state = load(model.folder / FEATURES)
-    columns = set(model.user_columns)
+    # Who asks is no question of drift: users ask as often as they like, whatever their share of the training data.
+    columns = set(model.user_columns) - {model.manifest.keys.get("user")}
     found: dict[str, Reference] = {}
     for name, config in model.config.features.items():
         column = config.column or name
@@ -162,17 +167,13 @@ def _category(column: str, feature: str, table: str, state: FittedState) -> Cate
     counts, (values, _) = state.counts.get(feature), state.vocabularies.get(table, (None, None))
     if counts is None or values is None or len(values) > MOST_VALUES or not counts.sum():
         return None
-    first = len(counts) - len(values)
-    known = counts[first:]
+    first, shares = len(counts) - len(values), counts / counts.sum()
+    known = shares[first:]
     order = np.argsort(-known, kind="stable")
-    frequent = np.zeros(FREQUENT)
-    frequent[: min(FREQUENT, len(known))] = known[order[:FREQUENT]]
-    bins = [counts[0], counts[1:first].sum(), *frequent, known[order[FREQUENT:]].sum()]
-    return CategoryReference(
-        column,
-        values.cast(pa.large_string()).take(pa.array(order)),
-        np.asarray(bins, np.float64) / counts.sum(),
-    )
+    frequent = int((known[order[:FREQUENT]] >= SHARE).sum())
+    bins = [shares[0], shares[1:first].sum(), *known[order[:frequent]], known[order[frequent:]].sum()]
+    by_frequency = values.cast(pa.large_string()).take(pa.array(order))
+    return CategoryReference(column, by_frequency, frequent, np.asarray(bins, np.float64))
 
 
 def _number(column: str, config: NumberFeature, fitted: Mapping[str, Any]) -> Reference | None:

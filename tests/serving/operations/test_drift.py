@@ -57,6 +57,7 @@ def model(folder, **changes):
     )
     save(folder / "features", state)
     return SimpleNamespace(
+        manifest=SimpleNamespace(keys={"user": "user_id"}),
         folder=folder,
         config=config,
         name="films",
@@ -82,8 +83,24 @@ def test_references_come_from_the_files_of_the_bundle(tmp_path):
     assert city.shares[0] == pytest.approx(10 / COUNTS.sum())
     assert city.shares[1] == pytest.approx(5 / COUNTS.sum())
     assert city.shares[2] == pytest.approx(300 / COUNTS.sum())
+    assert city.frequent == FREQUENT
     assert city.shares[-1] == pytest.approx(COUNTS[2 + FREQUENT :].sum() / COUNTS.sum())
     assert (found["age"].mean, found["age"].deviation) == (40.0, 10.0)
+
+
+def test_rare_values_share_a_bin_and_the_key_of_the_user_is_not_watched(tmp_path):
+    films = model(tmp_path)
+    few = np.array([0, 0, 900, *([1] * 29)])
+    save(
+        tmp_path / "features",
+        FittedState({}, {}, {"city": (pa.array(CITIES, pa.large_string()), None)}, {"city": few}),
+    )
+    city = references(films)["city"]
+    assert city.frequent == 1
+    assert len(city.shares) == 4
+    assert city.drift(["c0"] * 97 + ["c5", "c6", "c7"])[1] < 0.05
+    films.manifest.keys["user"] = "city"
+    assert references(films) == {}
 
 
 def test_uneven_buckets_and_constant_numbers_have_no_reference(tmp_path):
@@ -114,9 +131,8 @@ def test_a_category_that_has_not_changed_is_near_0_and_one_that_has_is_not(tmp_p
 
 def test_keys_that_are_numbers_are_known_by_their_text():
     values = pa.array(["1", "2"], pa.large_string())
-    shares = np.zeros(FREQUENT + 3)
-    shares[2:4] = 0.5
-    assert CategoryReference("n", values, shares).drift([1, 2] * 100)[1] == pytest.approx(0, abs=0.01)
+    shares = np.array([0, 0, 0.5, 0.5, 0])
+    assert CategoryReference("n", values, 2, shares).drift([1, 2] * 100)[1] == pytest.approx(0, abs=0.01)
 
 
 def test_numbers():
