@@ -1,6 +1,6 @@
 """How long deciding for one request takes: a holdout and four layers, each fully taken by an experiment.
 
-    python benchmarks/ab_assignment.py
+    python -m benchmarks.ab_assignment
 
 Prints microseconds a decision (mean and 99th percentile), the same for GrowthBook's algorithm, and how memory grows
 over a million distinct users.

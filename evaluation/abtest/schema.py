@@ -129,6 +129,7 @@ class AnalysisConfig(_Part):
     window_days: float | None = Field(default=None, gt=0)
     cuped_days: float = Field(default=14, ge=0)
     triggered: bool = True
+    washout_minutes: float = Field(default=0, ge=0)
     segments: list[Name] = Field(default_factory=list)
 
 

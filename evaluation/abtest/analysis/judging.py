@@ -14,6 +14,7 @@ from evaluation.abtest.statistics.proportions import newcombe
 from evaluation.abtest.statistics.sequential import SpendingBounds, always_valid_p, confidence_sequence
 
 FEW_UNITS = 100
+FEW_SLOTS = 20
 FEW_EVENTS = 20
 DEFAULT_HORIZON = 5000
 
@@ -45,6 +46,7 @@ class Judge:
         spending: Power of the spending function.
         planned: Units of all arms at the end; None if unknown.
         over: Whether the end was reached, which the fixed method waits for.
+        few: Units of an arm below which nothing is shown.
     """
 
     method: str
@@ -52,6 +54,7 @@ class Judge:
     spending: float
     planned: int | None
     over: bool
+    few: int = FEW_UNITS
 
     def looks(self, comparisons: Sequence[Comparison], units: Sequence[float]) -> list[Judged]:
         """Judge the looks of one metric, in order.

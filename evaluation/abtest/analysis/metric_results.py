@@ -17,6 +17,7 @@ from evaluation.abtest.analysis.judging import (
     detectable,
     rare_events,
 )
+from evaluation.abtest.analysis.looks import moments_by_day
 from evaluation.abtest.analysis.results import NOT_ASKED, Interval, MetricResult, Point, Role, SegmentEffects
 from evaluation.abtest.analysis.tables import DAY
 from evaluation.abtest.analysis.values import AveragedMetric, Values, moments, moments_by_age, snapshot
@@ -56,15 +57,8 @@ def moments_at_looks(
     values: Values, metrics: Mapping[str, AveragedMetric]
 ) -> list[tuple[int, dict[str, dict[str, Moments]]]]:
     """Moments by metric and variant at each look; the last look is the end of the data."""
-    days = look_days(values.table.days)
-    result = []
-    for place, day in enumerate(days):
-        wide, end = snapshot(values, None if place == len(days) - 1 else day)
-        found = moments(values, wide, end, metrics)
-        result.append(
-            (day, {name: {key[0]: one for key, one in arms.items()} for name, arms in found.items()})
-        )
-    return result
+    by_day = moments_by_day(values, metrics)
+    return [(day, {name: days[day] for name, days in by_day.items()}) for day in look_days(values.table.days)]
 
 
 def cuped_of(metric: MetricConfig, arms: Arms, values: Values) -> str:
@@ -91,7 +85,7 @@ def averaged_result(
         (day, arms[question.name])
         for day, arms in looks
         if {control, variant} <= arms[question.name].keys()
-        and min(float(arms[question.name][name].count) for name in (control, variant)) >= FEW_UNITS
+        and min(float(arms[question.name][name].count) for name in (control, variant)) >= judge.few
     ]
     last = looks[-1][1][question.name]
     nobody = Moments.of_values(np.zeros(0))
@@ -118,7 +112,7 @@ def averaged_result(
         information=counts[-1] / judge.planned if counts and judge.planned else math.nan,
     )
     if not judged:
-        return replace(result, note=f"fewer than {FEW_UNITS} units whose window is over in an arm")
+        return replace(result, note=f"fewer than {judge.few} units whose window is over in an arm")
     points = [
         Point(_date(values, day), int(count), one.relative, one.p_value, one.crossed)
         for (day, _), count, one in zip(usable, counts, judged, strict=True)
@@ -205,8 +199,8 @@ def quantile_result(
         cuped=NOT_ASKED,
         note="judged at this look alone",
     )
-    if min(first.count, second.count) < FEW_UNITS:
-        return replace(result, note=f"fewer than {FEW_UNITS} units in an arm")
+    if min(first.count, second.count) < judge.few:
+        return replace(result, note=f"fewer than {judge.few} units in an arm")
     absolute, log_ratio = compare_quantiles(first, second)
     low, high = (float(one) for one in absolute.interval(judge.alpha))
     log_low, log_high = (float(one) for one in log_ratio.interval(judge.alpha))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from evaluation.abtest.analysis.judging import Judge
+from evaluation.abtest.analysis.judging import FEW_SLOTS, FEW_UNITS, Judge
 from evaluation.abtest.analysis.metric_results import (
     Question,
     ages_of,
@@ -78,6 +78,8 @@ def analyze(
     """
     one = experiment_of(config, experiment)
     phase = phase or one.phase
+    if one.interleave:
+        raise ExperimentDataError(f"{experiment!r} mixes lists; use `easyrec ab interleave`.")
     tell("units")
     exposures = exposure_rows(logs.exposures)
     unit = config.unit_of(one.layer)
@@ -88,6 +90,7 @@ def analyze(
         triggered=one.analysis.triggered,
         segments=one.analysis.segments,
         until=until,
+        washout=60 * one.analysis.washout_minutes if unit == TIME_SLOT else 0.0,
     )
     questions = questions_of(config, one)
     events = _events(logs.events, table, unit)
@@ -102,7 +105,7 @@ def analyze(
         history_days=0.0 if unit == TIME_SLOT else one.analysis.cuped_days,
     )
     looks = moments_at_looks(values, _averaged(questions))
-    judge = _judge(one, table, looks, questions)
+    judge = _judge(one, table, looks, questions, FEW_SLOTS if unit == TIME_SLOT else FEW_UNITS)
     tell("trust")
     checks = trust_checks(
         Subject(
@@ -175,7 +178,11 @@ def _end(table: UnitTable, events: Any) -> float:
 
 
 def _judge(
-    one: ExperimentConfig, table: UnitTable, looks: Sequence[tuple[int, Any]], questions: Sequence[Question]
+    one: ExperimentConfig,
+    table: UnitTable,
+    looks: Sequence[tuple[int, Any]],
+    questions: Sequence[Question],
+    few: int,
 ) -> Judge:
     analysis = one.analysis
     planned = analysis.planned_n or _planned(one, looks[-1][1], questions)
@@ -191,6 +198,7 @@ def _judge(
         analysis.spending,
         planned,
         reached or ended or (unplanned and method == "fixed"),
+        few,
     )
 
 

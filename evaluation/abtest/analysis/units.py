@@ -49,6 +49,7 @@ def unit_table(
     triggered: bool,
     segments: Sequence[str] = (),
     until: float | None = None,
+    washout: float = 0.0,
 ) -> UnitTable:
     """Find the units of an experiment.
 
@@ -59,6 +60,7 @@ def unit_table(
         triggered: Leave out rows for which the variants could not differ.
         segments: Attributes, as they were at the first exposure.
         until: End of the data; that of the exposures unless given.
+        washout: Seconds at the start of a time slot that do not count: what came before still has its effect.
 
     Raises:
         ExperimentDataError: The log holds no usable exposure of the phase, or ids are missing.
@@ -70,6 +72,8 @@ def unit_table(
     counted = mine.filter(~mine.forced & mine.unit.notnull() & (mine.unit != ""))
     if triggered:
         counted = counted.filter(counted.could_differ)
+    if washout:
+        counted = counted.filter(counted["at"] - counted.unit.cast("float64") >= washout)
     names = [f"segment_{place}" for place in range(len(segments))]
     counted = counted.mutate(
         **{name: attribute(counted, one) for name, one in zip(names, segments, strict=True)}

@@ -242,21 +242,29 @@ def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
     return wide.fill_null(dict.fromkeys([*names, *pre.values()], 0.0)), end
 
 
-def metric_parts(values: Values, wide: Any, name: str, metric: AveragedMetric) -> list[Any]:
-    """Numerator, denominator, and both before the experiment, of each unit."""
+def metric_parts(values: Values, wide: Any, name: str, metric: AveragedMetric, prefix: str = "") -> list[Any]:
+    """Numerator, denominator, and both before the experiment, of each unit.
 
-    def pair(prefix: str) -> list[Any]:
+    Args:
+        values: Measures.
+        wide: A table with their columns m0..., and p0... for before.
+        name: Of the metric.
+        metric: The metric.
+        prefix: Before the name of the columns m0...
+    """
+
+    def pair(start: str) -> list[Any]:
         if isinstance(metric, RatioMetric):
             both = (values.column(one, metric) for one in (metric.numerator, metric.denominator))
-            return [wide[prefix + column[1:]] for column in both]
-        value = wide[prefix + values.column(metric.value, metric)[1:]]
+            return [wide[start + column[1:]] for column in both]
+        value = wide[start + values.column(metric.value, metric)[1:]]
         if isinstance(metric, ProportionMetric):
             value = (value > 0).cast("float64")
         elif name in values.caps:
             value = ibis.least(value, ibis.literal(values.caps[name]))
         return [value, ibis.literal(1.0)]
 
-    return [*pair("m"), *pair("p")]
+    return [*pair(f"{prefix}m"), *pair("p")]
 
 
 def moments(

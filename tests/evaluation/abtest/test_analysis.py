@@ -8,9 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 import tea_tasting as tt
 
+from evaluation.abtest.analysis.interleaved import analyze_interleaved
 from evaluation.abtest.analysis.run import Logs, analyze
 from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.compilation import compile_assigner
 from evaluation.abtest.errors import ExperimentDataError
+from evaluation.abtest.interleaving import team_draft
 from evaluation.abtest.loading import parse_experiments
 from evaluation.abtest.report import write_experiment_report
 from evaluation.abtest.report.write import to_text
@@ -304,7 +307,7 @@ def definitions(**metrics):
 
 
 def values_of(tmp_path, monkeypatch, exposures, events, **metrics):
-    monkeypatch.setattr("evaluation.abtest.analysis.metric_results.FEW_UNITS", 1)
+    monkeypatch.setattr("evaluation.abtest.analysis.run.FEW_UNITS", 1)
     result = analyzed(
         small_logs(tmp_path, exposures, events), config=parse_experiments(definitions(**metrics))
     )
@@ -532,3 +535,107 @@ def test_a_log_in_pieces_is_the_same_log(found):
         again = analyze(config, "din", logs)
     assert again.units == result.units
     assert again.metric("ctr").p_value == pytest.approx(result.metric("ctr").p_value, rel=1e-6)
+
+
+def slots_config(**analysis):
+    values = definitions(
+        ctr={"type": "ratio", "numerator": {"event": "click"}, "denominator": {"event": "impression"}}
+    )
+    values["layers"]["ranking"] |= {"unit": "time_slot", "slot_minutes": 60}
+    values["experiments"]["din"]["analysis"] |= {"min_days": 1, "washout_minutes": 10, **analysis}
+    return parse_experiments(values)
+
+
+def test_a_switchback_is_analysed_by_slot(tmp_path):
+    # Busy and quiet hours: requests of an hour go together, so the hours are the units.
+    config = slots_config()
+    assigner = compile_assigner(config)
+    random = np.random.default_rng(2)
+    exposures, events = [], []
+    for hour in range(240):
+        start = START + hour * 3600
+        one = assigner.assign({}, now=start + 5).assignments[0]
+        rate = 0.2 * random.gamma(20, 1 / 20) * (1.3 if one.variant == "din" else 1)
+        for number in range(30):
+            at, request = (start + 120 * number) / DAY, f"r{hour}-{number}"
+            exposures.append((one.unit, one.variant, at - START / DAY, request))
+            clicked = random.random() < (rate if number >= 5 else 0.9)  # what came before still shows
+            kinds = ["impression", *(["click"] if clicked else [])]
+            events.extend(
+                (f"u{number}", kind, at - START / DAY + 1e-4, {"request_id": request}) for kind in kinds
+            )
+    result = analyzed(small_logs(tmp_path, exposures, events), config=config)
+    assert result.unit == "time_slot"
+    ctr = result.metric("ctr")
+    assert ctr.units + ctr.units_control == 240
+    assert ctr.control == pytest.approx(0.2, abs=0.03)  # without the ten minutes at the start
+    assert ctr.conclusion == "better"
+    assert ctr.relative.low < 0.3 < ctr.relative.high
+    assert result.check("replay").status == "green"
+
+
+def test_few_slots_show_nothing(tmp_path):
+    config = slots_config(washout_minutes=0)
+    assigner = compile_assigner(config)
+    exposures = []
+    for hour in range(20):
+        one = assigner.assign({}, now=START + hour * 3600).assignments[0]
+        exposures.append((one.unit, one.variant, hour / 24, f"r{hour}"))
+    events = [("u", "impression", 0.5, {"request_id": "r3"})]
+    [ctr] = analyzed(small_logs(tmp_path, exposures, events), config=config).metrics
+    assert "fewer than 20 units" in ctr.note
+
+
+def mixed_logs(folder, better):
+    """Mixed lists of 400 users who click what the better ranker brings more often."""
+    random = np.random.default_rng(0)
+    config = definitions(m={"type": "mean", "value": {"event": "click"}})
+    config["experiments"]["din"] |= {"interleave": True}
+    exposures, events = [], []
+    for user in range(400):
+        items, teams = team_draft(range(10), range(100, 110), 6, salt="din", request_id=f"r{user}")
+        exposures.append(
+            {
+                "unit_id": f"u{user}",
+                "variant": "interleaved",
+                "timestamp": START + user,
+                "request_id": f"r{user}",
+                "experiment": "din",
+                "phase": 1,
+                "teams": json.dumps(dict(zip(map(str, items), teams, strict=True))),
+            }
+        )
+        for item, team in zip(items, teams, strict=True):
+            if random.random() < (0.4 if team == better else 0.2):
+                click = {"user_id": f"u{user}", "type": "click", "timestamp": START + user, "item_id": item}
+                events += [{**click, "request_id": f"r{user}"}] * 2  # a double click is one vote
+    for name, table in (("exposures", exposures), ("events", events)):
+        (folder / name).mkdir()
+        pd.DataFrame(table).to_parquet(folder / name / "part.parquet", index=False)
+    return parse_experiments(config)
+
+
+@pytest.mark.parametrize(
+    ("better", "words"), [("b", "Users prefer din"), ("a", "Users prefer control"), ("", "No pref")]
+)
+def test_interleaving_finds_the_better_ranker(tmp_path, better, words):
+    config = mixed_logs(tmp_path, better)
+    with duckdb_connection("500MB", threads=2) as connection:
+        logs = Logs(
+            open_exposures(connection, tmp_path / "exposures"), open_events(connection, tmp_path / "events")
+        )
+        result = analyze_interleaved(config, "din", logs)
+        with pytest.raises(ExperimentDataError, match="ab interleave"):
+            analyze(config, "din", logs)
+    assert result.verdict().startswith(words)
+    assert result.users == 400
+    assert result.credits[0] + result.credits[1] == pytest.approx(400 * 3 * (0.6 if better else 0.4), rel=0.1)
+    assert "credited clicks" in result.to_text()
+
+
+def test_interleaving_needs_its_kind_of_experiment_and_logs(found):
+    one, _ = found
+    with duckdb_connection("500MB") as connection:
+        logs = Logs(open_exposures(connection, one.folder / "exposures"), None)
+        with pytest.raises(ExperimentDataError, match="mixes no lists"):
+            analyze_interleaved(one.config, "din", logs)

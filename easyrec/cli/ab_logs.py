@@ -1,0 +1,266 @@
+"""The commands of `easyrec ab` that read logs: analyse, report, plan, A/A, interleave, look after exposures."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from easyrec.cli.ab_common import ExperimentsArgument, pair, refusals, seconds
+from easyrec.cli.common import messages, note, output
+
+ExposuresOption = Annotated[
+    Path, typer.Option("--exposures", metavar="PATH", help="The exposure log: its folder, or a Parquet file.")
+]
+EventsOption = Annotated[
+    Path | None,
+    typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files."),
+]
+UntilOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="End of the data; the last exposure or event unless given.")
+]
+MemoryOption = Annotated[
+    str, typer.Option(metavar="SIZE", help="What DuckDB may use; the rest goes to disk.")
+]
+RenameOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=COLUMN", help="How a column of the events is really called; may be repeated."),
+]
+
+
+def analyze(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment.")],
+    exposures: ExposuresOption,
+    events: EventsOption = None,
+    until: UntilOption = None,
+    phase: Annotated[int | None, typer.Option(help="Another phase than the configured one.")] = None,
+    rename: RenameOption = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
+    ] = None,
+    memory: MemoryOption = "2GB",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what an experiment showed: checks of trust first, then effects and a verdict."""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.report.write import to_text, write_experiment_report
+
+    command = shlex.join(
+        ["easyrec", "ab", "analyze", str(experiments), experiment, "--exposures", str(exposures)]
+    )
+    command += shlex.join(["", "--events", str(events)]) if events else ""
+    with _analysis(exposures, events, rename, memory) as (analyzed, _):
+        result = analyzed(config, experiment, until=seconds(until), phase=phase, command=command)
+    out = output()
+    if as_json:
+        out.print(json.dumps(result.to_dict(), ensure_ascii=False, indent=2), markup=False)
+    else:
+        out.print(to_text(result), markup=False)
+    if report is not None:
+        paths = write_experiment_report(report, result)
+        messages().print(f"report  {paths.html}", markup=False)
+
+
+def report(
+    experiments: ExperimentsArgument,
+    exposures: ExposuresOption,
+    events: EventsOption = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    to: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="One folder an experiment is made here.")
+    ] = Path("experiments"),
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Write the reports of all experiments that the log holds."""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.report.write import write_experiment_report
+
+    out = output()
+    with _analysis(exposures, events, rename, memory) as (analyzed, present):
+        for name in config.experiments:
+            if name not in present:
+                note(f"{name}: the log holds no exposure of it")
+                continue
+            result = analyzed(config, name, until=seconds(until))
+            paths = write_experiment_report(to / name, result)
+            out.print(f"{name}: {result.verdict.word}. {result.verdict.sentence}  {paths.html}", markup=False)
+
+
+PastOption = Annotated[
+    Path, typer.Option("--events", metavar="PATH", help="Past events: a file, or a folder.")
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="First day of the past period; by default there is history before it."),
+]
+
+
+def plan(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment.")],
+    events: PastOption,
+    mde: Annotated[
+        float | None,
+        typer.Option(help="Relative effect to see, such as 0.02; the configured one unless given."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Plan size and duration from past events: what can be seen after one, two, three and four weeks."""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.history import plan as planned
+    from evaluation.abtest.analysis.planning_text import plan_text
+
+    with _past(config, experiment, events, rename, memory, since, until) as history:
+        buckets = sum(end - start for start, end in config.segments_of(experiment))
+        one = config.experiments[experiment]
+        result = planned(history, one, buckets / 10_000, mde=mde)
+    output().print(plan_text(result, one), markup=False)
+
+
+def aa(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Whose metrics and weights.")],
+    events: PastOption,
+    runs: Annotated[int, typer.Option(min=1, help="Number of splits.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Other splits.")] = 0,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Split past users again and again without any difference: do the tests keep their word on your data?"""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.history import simulate_null
+    from evaluation.abtest.analysis.planning_text import null_text
+
+    with _past(config, experiment, events, rename, memory, since, until) as history:
+        result = simulate_null(history, config.experiments[experiment], runs=runs, seed=seed)
+    output().print(null_text(result), markup=False)
+
+
+@contextmanager
+def _past(
+    config: Any,
+    experiment: str,
+    events: Path,
+    rename: list[str] | None,
+    memory: str,
+    since: str | None,
+    until: str | None,
+) -> Iterator[Any]:
+    """Past events as an experiment without a difference."""
+    from evaluation.abtest.analysis.history import history_of
+    from evaluation.abtest.analysis.run import experiment_of, questions_of
+    from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+
+    one = experiment_of(config, experiment)
+    with duckdb_connection(memory) as connection:
+        table = open_events(connection, events, dict(map(pair, rename or ())))
+        yield history_of(
+            one,
+            questions_of(config, one),
+            table,
+            config.unit_of(one.layer),
+            since=seconds(since),
+            until=seconds(until),
+        )
+
+
+def interleave(
+    experiments: ExperimentsArgument,
+    experiment: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment.")],
+    exposures: ExposuresOption,
+    events: PastOption,
+    event: Annotated[str, typer.Option(help="Type of event that is credited.")] = "click",
+    rename: RenameOption = None,
+    memory: MemoryOption = "2GB",
+) -> None:
+    """Say which of two rankers users prefer, from lists in which both were mixed."""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.interleaved import analyze_interleaved
+    from evaluation.abtest.analysis.run import Logs
+    from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+
+    with duckdb_connection(memory) as connection:
+        logs = Logs(
+            open_exposures(connection, exposures),
+            open_events(connection, events, dict(map(pair, rename or ()))),
+        )
+        result = analyze_interleaved(config, experiment, logs, event=event)
+    output().print(result.to_text(), markup=False)
+
+
+@contextmanager
+def _analysis(
+    exposures: Path, events: Path | None, rename: list[str] | None, memory: str
+) -> Iterator[tuple[Callable[..., Any], set[str]]]:
+    """The function that analyses one experiment over these logs, and the experiments that they hold."""
+    from evaluation.abtest.analysis.run import Logs
+    from evaluation.abtest.analysis.run import analyze as run
+    from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+    from evaluation.abtest.exposure_files import dropped_rows
+
+    console = messages()
+
+    def tell(text: str) -> None:
+        console.print(f"{text} ...", markup=False)
+
+    with duckdb_connection(memory) as connection:
+        rows = open_exposures(connection, exposures)
+        done = open_events(connection, events, dict(map(pair, rename or ()))) if events else None
+        names = {row["experiment"] for row in rows.select("experiment").distinct().to_pyarrow().to_pylist()}
+        lost = dropped_rows(exposures)
+        yield partial(run, logs=Logs(rows, done), dropped=lost, tell=tell), names
+
+
+def exposures(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Folder of an exposure log.")],
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Turn sealed segments into Parquet, in place.")
+    ] = False,
+    growthbook: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write .parquet or .csv in the shape GrowthBook reads."),
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+) -> None:
+    """Look after an exposure log: compact it, export it, show what it lost."""
+    from evaluation.abtest import exposure_files
+
+    out = output()
+    if compact:
+        out.print(f"{len(exposure_files.compact(log))} segments are Parquet now", markup=False)
+    if growthbook is not None:
+        rows = exposure_files.export_growthbook(log, growthbook, experiment)
+        out.print(f"{rows} rows written to {growthbook}", markup=False)
+    if not compact and growthbook is None:
+        files = exposure_files.log_files(log)
+        out.print(f"{len(files)} files", markup=False)
+        for (name, variant), lost in exposure_files.dropped_rows(log).items():
+            out.print(f"lost: {lost} rows of {name} / {variant}", markup=False)
