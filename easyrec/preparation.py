@@ -14,7 +14,8 @@ from easyrec.config.loader import parse_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.resolve import resolve
 from easyrec.data.bound import BoundDataset
-from easyrec.data.dataset import open_dataset
+from easyrec.data.classes import needs_classes, with_classes
+from easyrec.data.dataset import Dataset, open_dataset
 from easyrec.data.prepared.shards import ShardSet
 from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
 from easyrec.errors import ConfigError, TrainingError
@@ -75,7 +76,7 @@ def prepare(
     try:
         tell("reading the data")
         dataset = open_dataset(loaded, cache=folder.prepared)
-        resolved = resolve(loaded, dataset.columns)
+        resolved = _resolved(loaded, dataset)
         changed: list[str] = []
         if continued:
             open_run(directory, resolved)
@@ -93,6 +94,12 @@ def prepare(
         abandon(folder)
         raise
     return replace(prepared, notes=(*prepared.notes, *changed))
+
+
+def _resolved(loaded: PipelineConfig, dataset: Dataset) -> PipelineConfig:
+    """The configuration with all that follows from the data written in."""
+    resolved = resolve(loaded, dataset.columns)
+    return with_classes(resolved, dataset.bind(resolved)) if needs_classes(resolved) else resolved
 
 
 def _changed(table: str) -> str:
@@ -162,7 +169,7 @@ def fitted(
     folder = RunFolder(Path(run) if run is not None else Path(loaded.output) / loaded.name)
     tell("reading the data")
     dataset = open_dataset(loaded, cache=folder.prepared)
-    data = dataset.bind(resolve(loaded, dataset.columns))
+    data = dataset.bind(_resolved(loaded, dataset))
     tell("learning vocabularies and statistics")
     return folder, data, _fit_features(data)
 

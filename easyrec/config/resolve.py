@@ -22,7 +22,7 @@ from easyrec.config.locations import Locations, in_order
 from easyrec.config.paths import Path
 from easyrec.config.patterns import alternatives, is_pattern, matching
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.config.tasks import TaskConfig
+from easyrec.config.tasks import MulticlassTask, TaskConfig
 from easyrec.errors import ConfigError, Problem, nearest
 
 Columns = Mapping[str, ColumnInfo]
@@ -122,7 +122,16 @@ class _Work:
         path: Path = ("tasks", name, "label")
         expression = self._read(path, label, reference=True)
         if expression is not None:
-            self._kind(path, expression, ("number", "condition"), "a label is a number, or true or false")
+            named = isinstance(task, MulticlassTask) and not isinstance(task.classes, int)
+            allowed: tuple[ValueKind, ...] = (
+                ("number", "condition", "string") if named else ("number", "condition")
+            )
+            words = (
+                "leave out `classes`, or list the words there"
+                if isinstance(task, MulticlassTask)
+                else f"compare it, such as `{expression.text} == 'yes'`; several words are for `type: multiclass`"
+            )
+            self._kind(path, expression, allowed, "a label is a number, or true or false", words)
             self.answers.update(dict.fromkeys(columns_of(expression), f"the label of {name!r}"))
         return task.model_copy(update={"label": label})
 
@@ -158,7 +167,9 @@ class _Work:
             self.problem(path, f"{error}{hint if reference else ''}")
             return None
 
-    def _kind(self, path: Path, expression: Expression, allowed: tuple[ValueKind, ...], rule: str) -> None:
+    def _kind(
+        self, path: Path, expression: Expression, allowed: tuple[ValueKind, ...], rule: str, words: str = ""
+    ) -> None:
         try:
             kind = check_types(expression, self.columns)
         except ExpressionError as error:
@@ -166,8 +177,9 @@ class _Work:
             return
         if kind not in allowed:
             noun = {"string": "text", "timestamp": "a timestamp", "several": "a list or map"}[kind]
-            way_out = f"; compare it, such as `{expression.text} == 'yes'`" if kind == "string" else ""
-            self.problem(path, f"{rule}, but {expression.text!r} is {noun}{way_out}")
+            way_out = words or f"compare it, such as `{expression.text} == 'yes'`"
+            hint = f"; {way_out}" if kind == "string" else ""
+            self.problem(path, f"{rule}, but {expression.text!r} is {noun}{hint}")
 
     # --------------------------------------------------------------------------------------------------- features
 

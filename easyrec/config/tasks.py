@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from easyrec.config.base import Fraction, OneOf, TypedConfig
 from easyrec.registry import Registry
@@ -162,14 +162,35 @@ class RegressionTask(TaskConfig):
 
 
 class MulticlassTask(TaskConfig):
-    """One class among several, numbered from 0."""
+    """One class among several: numbers from 0, or whatever whole numbers or words the label holds."""
 
     default_loss: ClassVar[LossConfig | None] = CategoricalCrossentropyConfig()
     default_metrics: ClassVar[tuple[str, ...]] = ("log_loss", "accuracy")
 
     type: Literal["multiclass"] = "multiclass"
-    classes: int = Field(ge=2)
-    """How many classes there are."""
+    classes: Annotated[int, Field(ge=2)] | list[str] | list[int] | None = None
+    """How many classes there are, when the label numbers them from 0; or the values of the label, in the order of the
+    probabilities. Found in the data unless given."""
+
+    @field_validator("classes")
+    @classmethod
+    def _several_and_distinct(
+        cls, value: int | list[str] | list[int] | None
+    ) -> int | list[str] | list[int] | None:
+        if not isinstance(value, list):
+            return value
+        twice = [name for place, name in enumerate(value) if name in value[:place]]
+        if twice:
+            raise ValueError(f"the class {twice[0]!r} is given twice")
+        if len(value) < 2:
+            raise ValueError("there must be at least two classes")
+        return value
+
+
+def class_names(task: TaskConfig) -> list[str] | list[int] | None:
+    """The classes of a task, in the order of its probabilities; None when it has none, or they are not known yet."""
+    classes: int | list[str] | list[int] | None = getattr(task, "classes", None)
+    return list(range(classes)) if isinstance(classes, int) else classes
 
 
 class RetrievalTask(TaskConfig):

@@ -225,8 +225,8 @@ class BoundDataset:
                 continue
             source = label.task if label.expression is None else label.expression.text
             raise DataError(
-                f"task {label.task!r}: all {rows} training rows have label {value} ({source}), so there is nothing to "
-                f"learn.{label.holds()} Check the column or the condition under `label:`{way_out}"
+                f"task {label.task!r}: all {rows} training rows have label {label.shown(value)} ({source}), so "
+                f"there is nothing to learn.{label.holds()} Check the column or the condition under `label:`{way_out}"
             )
 
     # --------------------------------------------------------------------------------------------------- made once

@@ -16,8 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easyrec.config.expressions import Column, Expression, columns
-from easyrec.config.tasks import BinaryTask, MulticlassTask, RegressionTask, RetrievalTask, TaskConfig
-from easyrec.data.column_types import is_text
+from easyrec.config.tasks import (
+    BinaryTask,
+    MulticlassTask,
+    RegressionTask,
+    RetrievalTask,
+    TaskConfig,
+    class_names,
+)
+from easyrec.data.column_types import is_text, plain
 from easyrec.data.expressions import to_arrow
 from easyrec.errors import DataError, SchemaError
 from easyrec.features.statistics import Moments
@@ -33,11 +40,13 @@ class Values:
         numbers: [B] float32; what stands at rows that are not `ok` has no meaning.
         missing: [B] whether the value is null.
         wrong: [B] whether it is not allowed.
+        read: [B] the values as they are in the data, for messages; None where they are the numbers.
     """
 
     numbers: NDArray[np.float32]
     missing: Mask
     wrong: Mask
+    read: pa.Array | None = None
 
 
 @dataclass
@@ -75,12 +84,25 @@ class Label:
         if self.expression is None:
             rows = table.num_rows
             return Values(np.ones(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool))
-        values = evaluate(self.expression, table, f"the label of task {self.task!r}")
+        what = f"the label of task {self.task!r}"
+        if self._named:
+            return _class_numbers(label_values(self.expression, table, what), class_names(self.config) or [])
+        values = evaluate(self.expression, table, what)
         if not self.words:
             self.words = _words(self.expression, table)
         allowed = self._allowed(values.numbers)
         values.wrong |= ~values.missing & ~allowed
         return values
+
+    @property
+    def _named(self) -> bool:
+        """Whether the classes are words or numbers of their own, not numbers from 0."""
+        return isinstance(self.config, MulticlassTask) and isinstance(self.config.classes, list)
+
+    def shown(self, number: int) -> str:
+        """What a class is called in the data."""
+        names = class_names(self.config)
+        return repr(names[number]) if self._named and names is not None else str(number)
 
     def begin(self) -> None:
         """Forgets what earlier passes met."""
@@ -108,16 +130,59 @@ class Label:
         source = self.expression.text if self.expression is not None else ""
         if isinstance(self.config, BinaryTask):
             return f"a binary label is 0 or 1; for other values write a condition, such as `label: {source} >= 4`"
-        if isinstance(self.config, MulticlassTask):
-            return f"a label is a whole number from 0 to {self.config.classes - 1} (`classes: {self.config.classes}`)"
+        classes = class_names(self.config)
+        if self._named and classes is not None:
+            more = ", ..." if len(classes) > 10 else ""
+            return f"a label is one of the classes {', '.join(map(repr, classes[:10]))}{more} (`classes`)"
+        if classes is not None:
+            return f"a label is a whole number from 0 to {len(classes) - 1} (`classes: {len(classes)}`)"
         return "a label is a finite number"
 
     def _allowed(self, numbers: NDArray[np.float32]) -> Mask:
         if isinstance(self.config, BinaryTask):
             return (numbers == 0) | (numbers == 1)
-        if isinstance(self.config, MulticlassTask):
-            return (numbers >= 0) & (numbers < self.config.classes) & (numbers == np.floor(numbers))
+        classes = class_names(self.config)
+        if classes is not None:
+            return (numbers >= 0) & (numbers < len(classes)) & (numbers == np.floor(numbers))
         return np.isfinite(numbers)
+
+
+def label_values(expression: Expression, table: pa.Table, what: str) -> pa.Array:
+    """The labels of classes: words (blank ones are missing) or float64.
+
+    Raises:
+        SchemaError: They are neither.
+    """
+    array = _values(expression, table)
+    if pa.types.is_null(array.type):
+        return pc.cast(array, pa.float64())
+    if is_text(array.type):
+        words = plain(pa.chunked_array([array])).combine_chunks().cast(pa.string())
+        blank = pc.equal(pc.utf8_trim_whitespace(words), "")
+        return pc.if_else(blank, pa.scalar(None, pa.string()), words)
+    if not _is_number(array.type):
+        raise SchemaError(
+            f"{what}, {expression.text!r}, is a {array.type}, not a class: a word or a whole number"
+        )
+    numbers = pc.cast(array, pa.float64(), safe=False)
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+
+
+def _class_numbers(labels: pa.Array, classes: list[str] | list[int]) -> Values:
+    """The places of labels in the list of classes; one that is not there is wrong."""
+    known = [str(name) for name in classes]
+    texts = labels if pa.types.is_string(labels.type) else _whole_as_text(labels)
+    places = pc.index_in(texts, value_set=pa.array(known, pa.string()), skip_nulls=True)
+    missing = labels.is_null().to_numpy(zero_copy_only=False)
+    found = pc.fill_null(places, -1).to_numpy(zero_copy_only=False)
+    return Values(np.maximum(found, 0).astype(np.float32), missing, (found < 0) & ~missing, labels)
+
+
+def _whole_as_text(numbers: pa.Array) -> pa.Array:
+    """Whole numbers as their decimal text; others are missing."""
+    values = pc.fill_null(numbers, np.nan).to_numpy(zero_copy_only=False)
+    whole = np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < 2**53)
+    return pc.cast(pa.array(np.where(whole, values, 0).astype(np.int64), mask=~whole), pa.string())
 
 
 def _words(expression: Expression, table: pa.Table) -> dict[str, list[str]]:
@@ -144,10 +209,7 @@ def evaluate(expression: Expression, table: pa.Table, what: str) -> Values:
     Raises:
         SchemaError: It is text or a list.
     """
-    if isinstance(expression.root, Column):
-        array = table.column(expression.root.name).combine_chunks()
-    else:
-        array = to_arrow(expression, table)
+    array = _values(expression, table)
     kind = array.type
     if pa.types.is_null(kind):
         array = pc.cast(array, pa.float64())
@@ -157,13 +219,24 @@ def evaluate(expression: Expression, table: pa.Table, what: str) -> Values:
             f"{what}, {expression.text!r}, is text ({example!r}); write a condition, such as "
             f"`{expression.text} == {str(example)!r}`, or give the column a type under `columns:`"
         )
-    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    elif not _is_number(kind):
         raise SchemaError(f"{what}, {expression.text!r}, is a {kind}, not a number")
     missing = array.is_null().to_numpy(zero_copy_only=False)
     filled = pc.fill_null(pc.cast(array, pa.float64(), safe=False), 0.0)
     numbers = filled.to_numpy(zero_copy_only=False)
     wrong = np.isnan(numbers)
-    return Values(numbers.astype(np.float32), missing, wrong)
+    with np.errstate(over="ignore"):  # what a float32 cannot hold is infinite, and refused as such
+        return Values(numbers.astype(np.float32), missing, wrong, filled)
+
+
+def _values(expression: Expression, table: pa.Table) -> pa.Array:
+    if isinstance(expression.root, Column):
+        return table.column(expression.root.name).combine_chunks()
+    return to_arrow(expression, table)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def refuse(
@@ -192,4 +265,5 @@ def refuse(
 def _shown(values: Values, index: int) -> str:
     if values.missing[index]:
         return "null"
-    return f"{values.numbers[index]:g}".replace("nan", "NaN")
+    value = values.numbers[index] if values.read is None else values.read[index].as_py()
+    return repr(value) if isinstance(value, str) else f"{value:g}".replace("nan", "NaN")

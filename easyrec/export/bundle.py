@@ -101,7 +101,8 @@ class Bundle:
 
         Returns:
             One row a row, with the index of the frame: the columns kept; then, by task, its name with a float32, or for
-            a task of C classes `<task>_0` to `<task>_<C-1>`.
+            a task of C classes `<task>_0` to `<task>_<C-1>`. Classes with names of their own give `<task>`, the most
+            probable one, and the probabilities `<task>_<class>`.
 
         Raises:
             DataError: A column is missing, or a value cannot be used.

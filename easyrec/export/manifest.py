@@ -95,6 +95,8 @@ class TaskEntry(StrictModel):
     """Type of the task."""
     classes: int | None = None
     """Number of probabilities a row, for tasks that have several."""
+    class_names: list[str] | list[int] | None = None
+    """What the classes are called, unless they are numbered from 0."""
 
 
 class Manifest(StrictModel):

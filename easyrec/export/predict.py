@@ -39,9 +39,11 @@ class Predictor:
             values = predictions[task.task]
             if task.classes is None:
                 columns[task.task] = pa.array(values)
-            else:
-                arrays = (pa.array(values[:, index]) for index in range(task.classes))
-                columns |= dict(zip(columns_of(task), arrays, strict=True))
+                continue
+            arrays = [pa.array(values[:, index]) for index in range(task.classes)]
+            if task.class_names is not None:
+                arrays = [pa.array(task.class_names).take(pa.array(values.argmax(axis=1))), *arrays]
+            columns |= dict(zip(columns_of(task), arrays, strict=True))
         return pa.table(columns)
 
     def kept(self, keep: Keep, known: Sequence[str]) -> dict[str, str]:
@@ -92,4 +94,8 @@ class Predictor:
 
 def columns_of(task: TaskEntry) -> list[str]:
     """Names of the columns in a table of predictions."""
-    return [task.task] if task.classes is None else [f"{task.task}_{index}" for index in range(task.classes)]
+    if task.classes is None:
+        return [task.task]
+    if task.class_names is not None:
+        return [task.task, *(f"{task.task}_{name}" for name in task.class_names)]
+    return [f"{task.task}_{index}" for index in range(task.classes)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from easyrec.config.tasks import class_names
 from easyrec.export.manifest import EncodedEntry, InputEntry, TaskEntry
 from easyrec.export.names import tensor_names
 from easyrec.export.runtime import (
@@ -196,15 +197,19 @@ class _WithKeywords:
 
 def _task_entries(network: Network) -> list[TaskEntry]:
     names = tensor_names(network.heads)
-    return [
-        TaskEntry(
-            task=task,
-            tensor=names[task],
-            type=head.config.type,
-            classes=getattr(head.config, "classes", None),
+    entries = []
+    for task, head in network.heads.items():
+        classes = class_names(head.config)
+        entries.append(
+            TaskEntry(
+                task=task,
+                tensor=names[task],
+                type=head.config.type,
+                classes=None if classes is None else len(classes),
+                class_names=classes if isinstance(getattr(head.config, "classes", None), list) else None,
+            )
         )
-        for task, head in network.heads.items()
-    ]
+    return entries
 
 
 def _rows(values: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

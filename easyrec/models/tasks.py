@@ -9,8 +9,8 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from easyrec.config.tasks import LOSSES, MulticlassTask, RegressionTask, TaskConfig
-from easyrec.errors import DataError
+from easyrec.config.tasks import LOSSES, MulticlassTask, RegressionTask, TaskConfig, class_names
+from easyrec.errors import ConfigError, DataError
 from easyrec.models.retrieval import Towers
 
 
@@ -122,7 +122,12 @@ class MulticlassHead(Head):
 
     def __init__(self, config: MulticlassTask, name: str) -> None:
         super().__init__(config, name)
-        self.units = config.classes
+        classes = class_names(config)
+        if classes is None:
+            raise ConfigError(
+                f"tasks.{name}: the classes are not known yet; give `classes`, or fit the configuration to the data"
+            )
+        self.units = len(classes)
 
     def predict(self, logits: tf.Tensor) -> tf.Tensor:
         """The probabilities of the classes, [B, C]."""

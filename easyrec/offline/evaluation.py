@@ -17,7 +17,7 @@ import tensorflow as tf
 from scipy import sparse
 
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.config.tasks import RetrievalTask
+from easyrec.config.tasks import RetrievalTask, class_names
 from easyrec.data.bound import BoundDataset
 from easyrec.errors import DataError
 from easyrec.export.ranking import Ranker
@@ -127,8 +127,8 @@ class OfflineEvaluation:
         for name, task in self.config.tasks.items():
             if isinstance(task, RetrievalTask):
                 continue
-            classes = getattr(task, "classes", None)
-            score: Any = name if classes is None else [f"{name}_{index}" for index in range(classes)]
+            classes = class_names(task)
+            score: Any = name if classes is None else [f"{name}_{label}" for label in classes]
             found[name] = TaskColumns(task.type, f"label/{name}", score)  # type: ignore[arg-type]
         return found
 

@@ -79,6 +79,37 @@ def test_multiclass_with_sample_weights_on_users_of_their_own(data, tmp_path):
     assert len(run.recommend(int(rows["user_id"][0].as_py()), n=3)) == 3
 
 
+def test_classes_that_are_words_are_found_and_named_by_predictions(tmp_path):
+    random = np.random.default_rng(0)
+    sizes = random.normal(size=240)
+    rows = pd.DataFrame(
+        {"size": sizes, "kind": np.select([sizes < -0.4, sizes > 0.4], ["small one", "big"], "so-so")}
+    )
+    rows.loc[[3, 5], "kind"] = [None, " "]
+    rows.to_parquet(tmp_path / "rows.parquet")
+    config = {
+        "name": "kinds",
+        "data": {"train": str(tmp_path / "rows.parquet"), "split": {"type": "random", "fraction": 0.2}},
+        "features": {"size": {"type": "number"}},
+        "model": {"type": "wide_and_deep", "hidden_units": [8]},
+        "tasks": {"kind": {"type": "multiclass"}},
+        "training": {"batch_size": 16, "epochs": 8},
+        "output": str(tmp_path),
+    }
+    run = easyrec.train(config)
+    assert run.metrics["kind/accuracy"] > 0.7
+    assert run.folder.config().tasks["kind"].classes == ["big", "small one", "so-so"]
+    assert run.bundle.manifest.tasks[0].class_names == ["big", "small one", "so-so"]
+    predicted = easyrec.load(run.folder.directory).predict(
+        pd.DataFrame({"size": [-2.0, 2.0]}), keep={"size": "x"}
+    )
+    assert list(predicted) == ["x", "kind", "kind_big", "kind_small one", "kind_so-so"]
+    assert list(predicted["kind"]) == ["small one", "big"]
+    assert easyrec.train(config, resume=True).result.reason == "completed"
+    again = easyrec.train(run.folder.directory / "config.yaml", run=tmp_path / "again")
+    assert again.metrics == run.metrics
+
+
 def test_regression_on_random_rows_without_keys(data, tmp_path):
     from sklearn.metrics import root_mean_squared_error
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from easyrec.data.inference.findings import Choice, Findings
 from easyrec.data.inference.names import (
     ANSWER_WORDS,
+    CLASS_WORDS,
     LABEL_WORDS,
     NO_WORDS,
     RATING_WORDS,
@@ -30,7 +31,7 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     """Finds the label.
 
     It is what the user named; else a column that is called like one, a rating, a column of 0 and 1, a column of two
-    words, or, where users and items are known, the choices alone.
+    words, a column of a few words that is called like classes, or, where users and items are known, the choices alone.
 
     Raises:
         DataError: There is none, or the one that the user named cannot be learned.
@@ -45,6 +46,7 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     words = [column for column in free if _is_two_words(column)]
     words_named = [column for column in words if word_in(column.name, LABEL_WORDS)]
     answers = [column for column in free if column.numbers and has_name(column.name, ANSWER_WORDS)]
+    classes = [column for column in free if _is_classes(column) and has_name(column.name, CLASS_WORDS)]
     pairs = {"user", "item"} <= found.keys.keys()
     ratings = [column for column in free if _is_rating(column, pairs)]
     if named:
@@ -70,6 +72,9 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     elif binary:
         _binary(found, binary[0], f"a guess ({_SAY}): 0 or 1")
         found.others = [column.name for column in binary[1:]]
+    elif classes:
+        _classes(found, classes[0], "by its name what is to be predicted")
+        found.others = [column.name for column in classes[1:]]
     elif pairs:
         found.task_name = "chosen"
         found.task = Choice(
@@ -103,12 +108,13 @@ def _as_wanted(found: Findings, table: TableProfile, wanted: str) -> None:
         _two_words(found, table, column)
     elif column.numbers is not None:
         _number(found, column, "as you said")
+    elif _is_classes(column):
+        _classes(found, column, "as you said")
     else:
         example = column.examples[0] if column.examples else ""
         raise DataError(
-            f"the label {wanted!r} is neither a number nor one of two words, but {column.kind}, such as {example!r}. "
-            f"Give a condition, such as --label {shlex.quote(f'{quoted(wanted)} == {str(example)!r}')}, or a column "
-            "that numbers the classes from 0"
+            f"the label {wanted!r} is neither a number nor one of a few words, but {column.kind}, such as {example!r}. "
+            f"Give a condition, such as --label {shlex.quote(f'{quoted(wanted)} == {str(example)!r}')}"
         )
 
 
@@ -173,6 +179,20 @@ def _number(found: Findings, column: ColumnProfile, why: str) -> None:
         return
     bounds = "" if numbers is None else f"; from {numbers.low:g} to {numbers.high:g}"
     found.task = Choice({"type": "regression"}, f"{why}{bounds}")
+
+
+def _is_classes(column: ColumnProfile) -> bool:
+    """Whether the values are a few words that come again and again."""
+    few = 2 < column.distinct <= _MOST_CLASSES and column.unique_share < 0.5
+    return column.kind == "string" and few and column.tags is None
+
+
+def _classes(found: Findings, column: ColumnProfile, why: str) -> None:
+    found.task_name, found.label_columns = column.name, (column.name,)
+    found.task = Choice(
+        {"type": "multiclass"},
+        f"{why}; {column.distinct} classes, such as {', '.join(map(repr, column.examples[:2]))}; {_share(column)}",
+    )
 
 
 def _is_two_words(column: ColumnProfile) -> bool:

@@ -20,6 +20,11 @@ LABEL_WORDS = frozenset({
     "label", "target", "click", "clicked", "clk", "like", "liked", "purchase", "purchased", "buy",
     "bought", "converted", "conversion", "response", "watched", "y", "installed", "finish", "income",
     "survived", "churn", "attrition", "approved", "churned", "default", "fraud", "outcome", "success", "attributed",
+    "status", "class", "diagnosis", "died", "deny", "denied", "spam", "exited", "returned", "cancelled", "canceled",
+})
+CLASS_WORDS = frozenset({
+    "label", "target", "outcome", "response", "y", "class", "species", "category", "type", "diagnosis", "status",
+    "result", "grade", "topic", "sentiment",
 })
 ANSWER_WORDS = frozenset({"label", "target", "outcome", "response", "y"})
 YES_WORDS = frozenset({"yes", "true", "y", "t", "positive", "survived", "success", "1"})

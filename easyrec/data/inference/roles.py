@@ -7,6 +7,7 @@ from easyrec.data.inference.findings import Choice, Findings
 from easyrec.data.inference.keys import find_keys
 from easyrec.data.inference.label import find_label
 from easyrec.data.inference.profile import TableProfile
+from easyrec.errors import DataError
 
 
 def infer(
@@ -24,7 +25,8 @@ def infer(
         label: A column or expression that the user wants as the label.
 
     Raises:
-        DataError: Nothing can be learned: there is no column that could be a label, and no user and item.
+        DataError: Nothing can be learned: there is no column that could be a label, and no user and item, or no column
+            is a feature.
     """
     found = Findings()
     find_keys(found, table, items, users)
@@ -43,4 +45,9 @@ def infer(
                 seen.add(column.name)
                 find_feature(found, column, None if profile is table else "table", profile)
     find_history(found)
+    if not found.features:
+        reasons = "; ".join(f"{column}: {choice.why}" for column, choice in found.left_out.items())
+        raise DataError(
+            f"nothing is left to predict {found.task_name!r} from; {reasons or 'there is no other column'}"
+        )
     return found

@@ -16,6 +16,7 @@ from easyrec.cli.main import run
 from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.resolve import resolve
+from easyrec.data.classes import with_classes
 from easyrec.data.dataset import open_dataset
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import build_network
@@ -32,7 +33,8 @@ def propose(tmp_path: Path) -> Propose:
         assert run(["init", *map(str, arguments), "-o", str(target), "--force"]) == 0
         config = load_config(target)
         dataset = open_dataset(config)
-        data = dataset.bind(resolve(config, dataset.columns))
+        resolved = resolve(config, dataset.columns)
+        data = dataset.bind(with_classes(resolved, dataset.bind(resolved)))
         assert next(data.train.chunks(seed=0)).num_rows > 0
         assert next(data.eval.chunks()).num_rows > 0
         data.check_labels()
@@ -284,13 +286,32 @@ def test_dates_in_a_form_that_is_not_read_are_no_feature(propose: Propose, tmp_p
     assert "#   time: looks like a time, such as" in text
 
 
-def test_a_label_of_several_words_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = {"x": list(range(30)), "the cut": ["Fair", "Good", "Ideal"] * 10}
+def test_a_label_of_several_words_is_a_task_of_classes(propose: Propose, tmp_path: Path) -> None:
+    table = {"x": [row // 3 for row in range(300)], "the cut": ["Fair", "Good", "Ideal"] * 100}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet", "--label", "the cut")
+    assert config.tasks["the cut"].type == "multiclass"
+    assert "3 classes, such as 'Fair', 'Good'" in text
+    pq.write_table(pa.table({**table, "species": ["a", "b", "c"] * 100}), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet")
+    assert list(config.tasks) == ["species"]
+
+
+def test_nothing_to_learn_from_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"row": list(range(300)), "clicked": [0, 1] * 150}), tmp_path / "rows.parquet")
+    assert run(["init", str(tmp_path / "rows.parquet")]) == 1
+    assert "nothing is left to predict 'clicked' from; row: a number" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_a_label_of_text_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = {"x": list(range(30)), "the cut": [f"it's cut {row}" for row in range(30)]}
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
     assert run(["init", str(tmp_path / "rows.parquet"), "--label", "the cut"]) == 1
-    said = capsys.readouterr().err
-    assert "neither a number nor one of two words" in said
-    assert "`the cut` ==" in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is neither a number nor one of a few words" in message
+    assert "such as --label" in message
 
 
 def test_faults_end_with_a_message(
