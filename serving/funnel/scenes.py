@@ -45,9 +45,9 @@ class Scenes:
             POPULAR: _popular_scene(),
         }
         configs = {**configured, **{name: one for name, one in made.items() if name not in configured}}
-        names = [model.name for model in models]
+        self._models = [model.name for model in models]
         for scene, config in configured.items():
-            _check_models(scene, config, names)
+            _check_models(scene, config, self._models)
         self.default = next(iter(configured), DEFAULT)
         self._funnels = {name: Funnel(config, resources) for name, config in configs.items()}
         for name in configured:
@@ -99,7 +99,9 @@ class Scenes:
                 self._variants.move_to_end(key)
                 return known
         try:
-            made = Funnel(funnel.config.with_overrides(overrides), self._resources)
+            config = funnel.config.with_overrides(overrides)
+            _check_models(name, config, self._models)
+            made = Funnel(config, self._resources)
         except (ValidationError, ValueError) as error:
             raise ConfigError(
                 f"the scene {name!r} cannot be changed to {dict(overrides)}: {error}"

@@ -317,12 +317,11 @@ def test_experiments_override_any_parameter_and_are_reported(world):
     answer = home.recommender.answer(Request(user_id="100", n=60)).payload
     assert [item["item_id"] for item in answer["items"]][:10] == list(range(10))
     assert answer["experiments"] == [{"layer": "ranking", "experiment": "formula", "variant": "100"}]
-    assigner.overrides = {"sources.popular.size": 10}
-    answer = home.recommender.answer(Request(user_id="100", n=1)).payload
-    assert answer["degraded"] == ["experiments"], (
-        "a variant that cannot be built does not take the scene down"
-    )
-    assert answer["experiments"] == []
+    for wrong in ({"sources.popular.size": 10}, {"sources.new.n": 1}, {"ranking.model": "x"}, {"n": "many"}):
+        assigner.overrides = wrong
+        answer = home.recommender.answer(Request(user_id="100", n=1)).payload
+        assert answer["degraded"] == ["experiments"], "a variant that cannot be built takes no scene down"
+        assert answer["experiments"] == []
 
 
 def test_a_formula_combines_tasks(world):
