@@ -79,10 +79,11 @@ def measure(folder: Path, memory: str) -> None:
             logs,
             tell=lambda step: steps.append(f"{step} {time.perf_counter() - start:.0f}"),
         )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    processor, peak = used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
     print(
         f"{result.counts['rows']:>11,} rows, {result.counts['units']:>9,} units: {time.perf_counter() - start:6.1f} s "
-        f"(begun: {', '.join(steps)}), peak memory {peak:.2f} GB",
+        f"(begun: {', '.join(steps)}), processor {processor:.0f} s, peak memory {peak:.2f} GB",
         flush=True,
     )
 

@@ -126,7 +126,8 @@ def unit_values(history: History) -> dict[str, FloatArray]:
         parts = metric_parts(history.values, wide, name, metric)
         inside = eligible(wide, history.values.window_of(metric), end)
         columns |= {f"x{place}_{k}": ibis.ifelse(inside, part, float("nan")) for k, part in enumerate(parts)}
-    found = wide.select("unit", **columns).to_pyarrow()
+    # In one order always, so that the same seed gives the same splits.
+    found = wide.select("unit", **columns).order_by("unit").to_pyarrow()
     result = {
         name: np.stack([found[f"x{place}_{k}"].to_numpy() for k in range(4)])
         for place, name in enumerate(history.metrics)

@@ -87,6 +87,8 @@ def _totals(
 ) -> dict[str, list[Arms]]:
     sums: dict[str, Any] = {}
     is_first = rows.place == 0
+    # A column, also where both sides are constants.
+    every = ibis.ifelse(rows.place.notnull(), 1.0, 0.0)
     for number, (name, metric) in enumerate(metrics.items()):
         new = metric_parts(values, rows, name, metric)
         old = [ibis.literal(0.0)] * COLUMNS
@@ -95,8 +97,8 @@ def _totals(
             earlier = metric_parts(values, rows, name, metric, prefix=_OLD)
             old = [ibis.ifelse(is_first, 0.0, part) for part in earlier]
         sums[f"c{number}"] = is_first.cast("float64").sum()
-        sums |= {f"s{number}_{k}": (new[k] - old[k]).sum() for k in range(COLUMNS)}
-        sums |= {f"x{number}_{i}_{j}": (new[i] * new[j] - old[i] * old[j]).sum() for i, j in _PAIRS}
+        sums |= {f"s{number}_{k}": (every * (new[k] - old[k])).sum() for k in range(COLUMNS)}
+        sums |= {f"x{number}_{i}_{j}": (every * (new[i] * new[j] - old[i] * old[j])).sum() for i, j in _PAIRS}
     found = to_records(rows.group_by("variant", "day").aggregate(**sums))
     return {name: _running(found, number, values.table.days) for number, name in enumerate(metrics)}
 
