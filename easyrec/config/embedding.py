@@ -24,5 +24,7 @@ class EmbeddingConfig(StrictModel):
     """Width of an embedding unless a feature says otherwise."""
     initializer: Initializer = Initializer()
     """How rows start."""
+    storage: Literal["float32", "bfloat16", "float16"] = "float32"
+    """How rows are stored; they are computed with, and summed up by the optimizer, as float32."""
     l2: float = Field(0.0, ge=0)
     """Penalty on the squared norm of the rows a batch uses."""

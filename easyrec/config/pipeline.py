@@ -27,8 +27,15 @@ class EvaluationConfig(StrictModel):
     """Rank the whole catalogue for each user; done when user and item keys are known unless said otherwise."""
     relevant: str | None = None
     """Which evaluation rows are relevant in ranked lists; the first task's label unless given."""
-    baselines: list[str] = ["popularity", "content_based", "random"]
-    """What stands beside the model in every report."""
+    baselines: list[str] = [
+        "popularity",
+        "recent_popularity",
+        "content_based",
+        "co_occurrence",
+        "last_item",
+        "random",
+    ]
+    """What stands beside the model in every report, as far as the data allow."""
     batch_size: int = Field(8192, ge=1)
     """Rows predicted at once."""
     resamples: int = Field(200, ge=0)

@@ -176,6 +176,8 @@ class TrainingConfig(StrictModel):
 
     batch_size: int = Field(4096, ge=1)
     """Examples in a step."""
+    accumulate: int = Field(1, ge=1)
+    """Parts that a batch is computed in, one after the other, so that activations take less memory."""
     epochs: int = Field(1, ge=1)
     """Passes over the training data."""
     max_steps: int | None = Field(None, ge=1)

@@ -46,6 +46,7 @@ class EmbeddingCollection(tf.Module):
         l2: Factor of the penalty on the squared norm of the rows that a batch uses.
         batch_outputs: All id outputs of a batch, if `outputs` is a selection of them.
         shards: How many variables hold each table.
+        storage: Type that rows are stored as.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class EmbeddingCollection(tf.Module):
         l2: float = 0.0,
         batch_outputs: Sequence[IdsOutput] | None = None,
         shards: int = 1,
+        storage: str = "float32",
     ) -> None:
         super().__init__(name="embeddings")
         self.outputs = tuple(outputs)
@@ -68,7 +70,7 @@ class EmbeddingCollection(tf.Module):
         for group in self.groups:
             for kind, dim in self.kinds(group):
                 key = f"{kind}/{group.name}"
-                self.tables[key] = ShardedTable(key, group.rows, dim, shards=shards)
+                self.tables[key] = ShardedTable(key, group.rows, dim, shards=shards, storage=storage)
         self.reset()
 
     def kinds(self, group: Group) -> Iterator[tuple[str, int]]:

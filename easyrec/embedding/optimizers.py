@@ -105,10 +105,13 @@ class RowOptimizer(tf.Module):
         """
         for shard, rows, part in table.parts(ids, gradient):
             with tf.device(table.shards[shard].device):
-                values = tf.gather(table.shards[shard], rows)
+                values = table.rows_of(shard, rows)
                 slots = {slot: tf.gather(tables[slot].shards[shard], rows) for slot in self.slot_names}
                 updated, changed = self.update(values, part, slots, learning_rate)
-                table.shards[shard].scatter_add(tf.IndexedSlices(updated - values, rows))
+                if table.storage == tf.float32:
+                    table.shards[shard].scatter_add(tf.IndexedSlices(updated - values, rows))
+                else:  # a small change added to a short number is lost, so the whole is rounded
+                    table.shards[shard].scatter_update(tf.IndexedSlices(table.stored(updated), rows))
                 for slot, after in changed.items():
                     tables[slot].shards[shard].scatter_add(tf.IndexedSlices(after - slots[slot], rows))
 

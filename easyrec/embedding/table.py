@@ -24,23 +24,34 @@ class ShardedTable(tf.Module):
         dim: Values per row.
         shards: How many variables hold them.
         fill: First value of all cells.
+        storage: Type of the variables; rows are float32 outside.
 
     Attributes:
         shards: The variables.
         remote: Whether they lie on parameter servers.
     """
 
-    def __init__(self, name: str, rows: int, dim: int, *, shards: int = 1, fill: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        rows: int,
+        dim: int,
+        *,
+        shards: int = 1,
+        fill: float = 0.0,
+        storage: str = "float32",
+    ) -> None:
         super().__init__(name=_identifier(name))
         self.rows = rows
         self.dim = dim
+        self.storage = tf.as_dtype(storage)
         self.shards = []
         for shard in range(shards):
             shape = (len(range(shard, rows, shards)), dim)
             variable = tf.Variable(
                 # A function runs where the variable lies, so that no table travels there.
-                partial(_filled, shape, fill),
-                dtype=tf.float32,
+                partial(_filled, shape, fill, self.storage),
+                dtype=self.storage,
                 shape=shape,
                 trainable=False,  # Keras and gradient tapes must never see it as a dense weight
                 name=f"{_identifier(name)}_{shard}" if shards > 1 else _identifier(name),
@@ -54,17 +65,34 @@ class ShardedTable(tf.Module):
     def gather(self, ids: tf.Tensor) -> tf.Tensor:
         """Rows of the ids [U], as [U, dim]."""
         if len(self.shards) == 1:
-            return tf.gather(self.shards[0], ids)
+            return self.rows_of(0, ids)
         count = len(self.shards)
         owners = tf.cast(ids % count, tf.int32)
         places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, count)
         local = tf.dynamic_partition(ids // count, owners, count)
-        parts = [tf.gather(shard, part) for shard, part in zip(self.shards, local, strict=True)]
+        parts = [self.rows_of(shard, part) for shard, part in enumerate(local)]
         return tf.reshape(tf.dynamic_stitch(places, parts), [-1, self.dim])
+
+    def rows_of(self, shard: int, rows: tf.Tensor) -> tf.Tensor:
+        """Rows [U] of one shard, as [U, dim] float32."""
+        return tf.cast(tf.gather(self.shards[shard], rows), tf.float32)
+
+    def stored(self, values: tf.Tensor) -> tf.Tensor:
+        """Values as they are stored.
+
+        To bfloat16 they are rounded up or down at random, with the chances that make the mean right: its 8 bits would
+        swallow most updates of a row, one as small as 1/256 of the value or less.
+        """
+        if self.storage == tf.bfloat16:
+            bits = tf.bitcast(values, tf.uint32)
+            noise = tf.cast(tf.random.uniform(tf.shape(values), 0, 1 << 16, tf.int32), tf.uint32)
+            kept = tf.bitwise.bitwise_and(bits + noise, tf.constant(0xFFFF0000, tf.uint32))
+            values = tf.bitcast(kept, tf.float32)
+        return tf.cast(values, self.storage)
 
     def scatter(self, ids: tf.Tensor, values: tf.Tensor) -> None:
         """Overwrites the rows of the ids [U], each given once, with the values [U, dim]."""
-        for shard, rows, part in self.parts(ids, values):
+        for shard, rows, part in self.parts(ids, self.stored(values)):
             self.shards[shard].scatter_update(tf.IndexedSlices(part, rows))
 
     def parts(self, ids: tf.Tensor, values: tf.Tensor) -> list[tuple[int, tf.Tensor, tf.Tensor]]:
@@ -81,11 +109,11 @@ class ShardedTable(tf.Module):
         stop = self.rows if stop is None else stop
         count = len(self.shards)
         values = np.empty((stop - start, self.dim), np.float32)
-        for index, shard in enumerate(self.shards):
+        for index in range(count):
             first = (index - start) % count
             row, rows = (start + first) // count, len(range(start + first, stop, count))
             # Reading a variable that is scattered to, or a slice of it, copies all of it; gathering does not.
-            values[first::count] = tf.gather(shard, tf.range(row, row + rows)).numpy()
+            values[first::count] = self.rows_of(index, tf.range(row, row + rows)).numpy()
         return values
 
     def write(self, start: int, values: npt.NDArray[np.float32]) -> None:
@@ -97,7 +125,8 @@ class ShardedTable(tf.Module):
             if len(part):
                 row = (start + first) // count
                 # Assigning to a slice would copy the whole variable; scattering writes in place.
-                shard.scatter_update(tf.IndexedSlices(part, tf.range(row, row + len(part))))
+                cells = tf.cast(part, self.storage)  # to the nearest: what was stored comes back as it was
+                shard.scatter_update(tf.IndexedSlices(cells, tf.range(row, row + len(part))))
 
     def fill(self, value: float) -> None:
         """Gives all cells a value, in place: assigning would put the variable elsewhere in memory."""
@@ -111,8 +140,8 @@ class ShardedTable(tf.Module):
             yield self.read(first, min(first + SLICE_ROWS, stop))
 
 
-def _filled(shape: tuple[int, int], value: float) -> tf.Tensor:
-    return tf.fill(shape, tf.constant(value, tf.float32))
+def _filled(shape: tuple[int, int], value: float, storage: tf.DType) -> tf.Tensor:
+    return tf.fill(shape, tf.constant(value, storage))
 
 
 def _identifier(name: str) -> str:

@@ -292,6 +292,7 @@ def build_network(
             l2=config.embedding.l2,
             batch_outputs=schema.ids,
             shards=shards,
+            storage=config.embedding.storage,
         )
         groups = {group.name: [output.feature for output in group.singles] for group in embeddings.groups}
         linear_key = "linear" if model.uses_embeddings else "embedding"

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import tensorflow as tf
 
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.embedding.layout import Group
 from easyrec.embedding.lookup import host_lookup
 from easyrec.embedding.optimizers import row_optimizer
 from easyrec.features.batch import EncodedBatch
-from easyrec.features.outputs import FeatureSchema
+from easyrec.features.outputs import FeatureSchema, IdsOutput, Output
 from easyrec.models.network import build_network
 
 _HOT = 1.25
@@ -152,7 +153,8 @@ def plan_training(
         groups.append((_long(group, rows), widths))
         for name, number in rows.items():
             values = sum(widths)
-            size = number * sum(_WORD * (dim + optimizer.slot_values(dim)) for dim in widths)
+            stored = tf.as_dtype(config.embedding.storage).size
+            size = number * sum(stored * dim + _WORD * optimizer.slot_values(dim) for dim in widths)
             shares = tuple(len(range(shard, number, count)) for shard in range(count))
             tables.append(TableShare(name, number, values, size, shares))
     dense = sum(int(np.prod(variable.shape)) for variable in network.variables)
@@ -171,8 +173,8 @@ def plan_training(
     )
 
 
-def _short(output):  # type: ignore[no-untyped-def]
-    return replace(output, rows=1) if hasattr(output, "rows") else output
+def _short(output: Output) -> Output:
+    return replace(output, rows=1) if isinstance(output, IdsOutput) else output
 
 
 def _long(group: Group, rows: Mapping[str, int]) -> Group:

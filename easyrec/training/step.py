@@ -144,6 +144,9 @@ class TrainStep:
     ) -> tuple[Tensors, Tensors, list[tf.Tensor], list[tf.Tensor]]:
         """The mathematics of the dense part: a pure function, wherever the variables lie.
 
+        With `training.accumulate` the rows are taken part by part: gradients are those of the mean of the parts'
+        losses. A smaller batch is taken as a whole.
+
         Args:
             activations: Of `EmbeddingCollection.expand`.
             batch: The batch without its multi-valued features.
@@ -153,6 +156,35 @@ class TrainStep:
         Returns:
             The losses, the gradients in the activations, those in the weights, and the new state.
         """
+        rows, parts = next(iter(batch.values())).shape[0], self.config.accumulate
+        if parts == 1 or rows is None or rows % parts:
+            return self._gradients(activations, batch, weights, state)
+        losses, upstream, sums = [], [], [tf.zeros_like(weight) for weight in weights]
+        for part in range(parts):
+            some = slice(part * rows // parts, (part + 1) * rows // parts)
+            found, above, gradients, state = self._gradients(
+                {key: value[some] for key, value in activations.items()},
+                {key: value[some] for key, value in batch.items()},
+                weights,
+                state,
+            )
+            losses.append(found)
+            upstream.append(above)
+            sums = [total + gradient for total, gradient in zip(sums, gradients, strict=True)]
+        return (
+            {name: tf.add_n([found[name] for found in losses]) / parts for name in losses[0]},
+            {key: tf.concat([above[key] for above in upstream], 0) / parts for key in upstream[0]},
+            [total / parts for total in sums],
+            list(state),
+        )
+
+    def _gradients(
+        self,
+        activations: Activations,
+        batch: Tensors,
+        weights: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+    ) -> tuple[Tensors, Tensors, list[tf.Tensor], list[tf.Tensor]]:
         learned = {key: value for key, value in activations.items() if not key.startswith("mask/")}
         weights = list(weights)
         mapping = [*zip(self.weights, weights, strict=True), *zip(self.state, state, strict=True)]

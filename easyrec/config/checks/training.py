@@ -100,4 +100,19 @@ def exported_checkpoint_is_named(config: PipelineConfig) -> Findings:
         yield ("export", "checkpoint"), f"`best`, `last` or the number of a step, got {name!r}"
 
 
-TRAINING_RULES = (metrics_to_watch_exist, list_lengths_are_positive, exported_checkpoint_is_named)
+def batches_can_be_divided(config: PipelineConfig) -> Findings:
+    """`training.accumulate` divides the batch."""
+    training = config.training
+    if training.batch_size % training.accumulate:
+        yield (
+            ("training", "accumulate"),
+            f"a batch of {training.batch_size} rows cannot be computed in {training.accumulate} equal parts",
+        )
+
+
+TRAINING_RULES = (
+    batches_can_be_divided,
+    metrics_to_watch_exist,
+    list_lengths_are_positive,
+    exported_checkpoint_is_named,
+)

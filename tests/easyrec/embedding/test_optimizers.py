@@ -86,3 +86,22 @@ def test_a_step_never_makes_a_tensor_of_the_size_of_a_table():
 def test_clipping_scales_only_the_rows_that_are_too_long():
     gradient = tf.constant([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     np.testing.assert_allclose(clip_rows(gradient, 1.0), [[0.6, 0.8], [0.3, 0.4], [0, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_row_wise_adagrad_has_one_sum_of_squares_a_row(shards):
+    config = EmbeddingOptimizerConfig(type="row_wise_adagrad", initial_accumulator=0.5, epsilon=1e-3)
+    optimizer = row_optimizer(config)
+    table = ShardedTable("t", 5, 3, shards=shards)
+    optimizer.build({"t": table})
+    expected, sums = np.zeros((5, 3), np.float32), np.full((5, 1), 0.5, np.float32)
+    used, random = np.array([4, 1]), np.random.default_rng(0)
+    for _ in range(3):
+        gradient = random.standard_normal((2, 3)).astype(np.float32)
+        sums[used] += (gradient**2).mean(1, keepdims=True)
+        expected[used] -= 0.1 * gradient / np.sqrt(sums[used] + 1e-3)
+        ids = tf.constant(used)
+        optimizer.apply("t", table, ids, table.gather(ids), tf.constant(gradient), tf.constant(0.1))
+    np.testing.assert_allclose(table.read(), expected, rtol=1e-5)
+    np.testing.assert_allclose(optimizer.slots["t"]["accumulator"].read(), sums, rtol=1e-6)
+    assert optimizer.slot_values(16) == 1

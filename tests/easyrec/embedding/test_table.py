@@ -52,3 +52,24 @@ def test_large_pages_leave_the_values_alone():
     table = tf.Variable(tf.zeros([3, 2]))
     ask_for_huge_pages(table)
     assert not table.numpy().any()
+
+
+@pytest.mark.parametrize("storage", ["float16", "bfloat16"])
+def test_short_rows_are_float32_outside_and_take_half_the_memory(storage):
+    table = ShardedTable("t", 6, 2, shards=2, storage=storage)
+    values = np.arange(12, dtype=np.float32).reshape(6, 2) / 8
+    table.write(0, values)
+    assert all(shard.dtype == storage for shard in table.shards)
+    assert table.gather(tf.constant([1, 4])).dtype == tf.float32
+    np.testing.assert_array_equal(table.read(), values)  # eighths fit
+    table.write(0, table.read())
+    np.testing.assert_array_equal(table.read(), values)
+
+
+def test_small_updates_of_short_rows_add_up():
+    # One two-thousandth of the value is below what bfloat16 can tell: rounding to the nearest would lose every step.
+    table = ShardedTable("t", 1, 4096, fill=1.0, storage="bfloat16")
+    ids = tf.constant([0])
+    for _ in range(64):
+        table.scatter(ids, table.gather(ids) + 1 / 2048)
+    assert table.read().mean() == pytest.approx(1 + 64 / 2048, abs=2e-3)

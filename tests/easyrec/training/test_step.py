@@ -113,3 +113,18 @@ def test_a_task_may_be_called_values():
     assert ragged_keys(batch) == {"t/values", "t/row_lengths"}
     assert batch_rows(batch) == 3
     assert batch_rows({"t/values": np.zeros(9), "t/row_lengths": np.zeros(3)}) == 3
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_batch_in_parts_moves_the_weights_as_the_whole_does(jit):
+    batch = rows(count=32)
+    after = []
+    for parts in (1, 4):
+        config = plain(optimizer=SGD, jit_compile=jit, accumulate=parts)
+        model = network(config)
+        losses = take(TrainStep(model, config.training), batch)
+        after.append((weights(model), float(losses["loss"])))
+    (whole, loss), (parts, mean) = after
+    assert mean == pytest.approx(loss, rel=1e-5)
+    for name, value in whole.items():
+        np.testing.assert_allclose(parts[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
