@@ -62,7 +62,7 @@ class Access:
             self._end(scope, status, time.perf_counter() - begun)
 
     def _end(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", UNMATCHED)
+        route = getattr(scope.get("route"), "path_format", UNMATCHED)
         self._metrics.observe_request(HttpRequest(scope["method"], route, status, seconds))
         if not self._log or scope["path"].startswith(_NOT_LOGGED):
             return

@@ -53,7 +53,7 @@ class RateLimiter:
         rate = self._rate if rate is None else rate
         if rate is None:
             return 0.0
-        burst = max(1.0, min(float(self._burst), rate * 60))
+        burst = float(self._burst)
         with self._lock:
             now = self._clock()
             bucket = self._buckets.pop(caller, None) or _Bucket(burst, now)
