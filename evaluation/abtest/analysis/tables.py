@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import ibis
 
+from evaluation.abtest.analysis.service_log import is_service_log, service_log_sql
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.exposure_files import COLUMNS, exposures_sql, log_files
 from evaluation.errors import did_you_mean
@@ -61,7 +62,7 @@ def open_exposures(connection: Any, path: str | os.PathLike[str]) -> Any:
 def open_events(
     connection: Any, path: str | os.PathLike[str], rename: Mapping[str, str] | None = None
 ) -> Any:
-    """Events as a table: one file, or all Parquet, CSV or JSON-lines files of a folder.
+    """Events as a table: a service's event log, one file, or all Parquet, CSV or JSON-lines files of a folder.
 
     Args:
         connection: Of `duckdb_connection`.
@@ -71,7 +72,18 @@ def open_events(
     Raises:
         ExperimentDataError: There is no such file, or a column to rename is missing.
     """
-    place = Path(path)
+    table = _opened(connection, _events_sql(Path(path)), path)
+    for name, old in (rename or {}).items():
+        if old not in table.columns:
+            raise ExperimentDataError(f"{path} has no column {old!r}; {did_you_mean(old, table.columns)}")
+        table = table.drop(name) if name in table.columns and name != old else table
+        table = table.rename({name: old})
+    return table
+
+
+def _events_sql(place: Path) -> str:
+    if is_service_log(place):
+        return service_log_sql(place)
     readers = {
         ".parquet": "read_parquet([{}], union_by_name=true)",
         ".csv": "read_csv([{}])",
@@ -83,16 +95,10 @@ def open_events(
     }
     chosen = [(suffix, files) for suffix, files in found.items() if files]
     if not chosen:
-        raise ExperimentDataError(f"There are no events in {path}: expected .parquet, .csv or .jsonl files.")
+        raise ExperimentDataError(f"There are no events in {place}: expected .parquet, .csv or .jsonl files.")
     suffix, files = chosen[0]
     names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
-    table = _opened(connection, f"SELECT * FROM {readers[suffix].format(names)}", path)
-    for name, old in (rename or {}).items():
-        if old not in table.columns:
-            raise ExperimentDataError(f"{path} has no column {old!r}; {did_you_mean(old, table.columns)}")
-        table = table.drop(name) if name in table.columns and name != old else table
-        table = table.rename({name: old})
-    return table
+    return f"SELECT * FROM {readers[suffix].format(names)}"
 
 
 def _opened(connection: Any, query: str, path: str | os.PathLike[str]) -> Any:
