@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections import Counter
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -54,6 +56,8 @@ class CsvReader(ReaderConfig):
     """Character encoding of the file."""
     null_values: list[str] = ["", "NULL", "null", "NA", "N/A", "nan", "NaN", "\\N"]
     """Cells that mean missing; a quoted cell never does."""
+    time_format: str | None = None
+    """How times are written where that is not ISO 8601, such as "%m/%d/%Y %H:%M" for 12/31/2024 18:30."""
     strip: bool = False
     """Remove spaces around the text of cells; numbers never mind them."""
 
@@ -68,6 +72,15 @@ class CsvReader(ReaderConfig):
             ) from None
         return value
 
+    @field_validator("time_format")
+    @classmethod
+    def _reads_dates(cls, value: str | None) -> str | None:
+        if value is not None and not _is_time_format(value):
+            raise ValueError(
+                f"{value!r} does not say where year, month and day are; write it like %m/%d/%Y or %d.%m.%y %H:%M:%S"
+            )
+        return value
+
     @field_validator("names")
     @classmethod
     def _distinct_names(cls, value: list[str] | None) -> list[str] | None:
@@ -75,6 +88,15 @@ class CsvReader(ReaderConfig):
         if twice:
             raise ValueError(f"the column name {twice[0]!r} is given twice")
         return value
+
+
+def _is_time_format(text: str) -> bool:
+    """Whether a date can be read with it."""
+    moment = datetime(2024, 11, 23)
+    try:
+        return datetime.strptime(moment.strftime(text), text).date() == moment.date()
+    except (ValueError, re.error):
+        return False
 
 
 class JsonReader(ReaderConfig):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable
 
 _ALLOWED = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_RESERVED = {"self"}
+_RESERVED = {"self", *keyword.kwlist}
+"""What Python does not take as the name of an argument, and signatures are functions."""
 
 
 def tensor_names(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:

@@ -22,6 +22,7 @@ from easyrec.data.files import DataFile, find_files, format_of
 from easyrec.data.readers.base import Faults, WidenError
 from easyrec.data.readers.csv import CsvSource
 from easyrec.data.readers.text import guess_encoding, open_text
+from easyrec.data.readers.times import guess_form
 from easyrec.data.row_groups import Source
 from easyrec.data.source import open_source, open_stream
 from easyrec.data.store import Store
@@ -152,10 +153,25 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
         rows: int | None = source.num_rows
     else:
         sample, rows = _sample_stream(config, storage_options)
+        form = _time_format(sample) if name == "csv" else None
+        if form is not None:
+            config = config.model_copy(update={"options": {**options, "time_format": form}})
+            notes["time_format"] = "how times are written: look whether day and month are not confused"
+            sample, rows = _sample_stream(config, storage_options)
     if sample.num_rows == 0:
         raise DataError(f"{files[0].name} holds no rows")
     columns = {column: _column(column, sample.column(column)) for column in sample.column_names}
     return TableProfile(config, columns, rows, sample, notes)
+
+
+def _time_format(sample: pa.Table) -> str | None:
+    """The form of the times of the first column of text that holds such, unless it is ISO 8601."""
+    for column in sample.columns:
+        if is_text(column.type):
+            form = guess_form(pc.unique(column).slice(0, 10_000).to_pylist())
+            if form is not None:
+                return form
+    return None
 
 
 def _sample_source(source: Source) -> pa.Table:

@@ -27,6 +27,7 @@ from easyrec.data.readers.text import (
     undecodable,
     widen,
 )
+from easyrec.data.readers.times import guess_form
 from easyrec.errors import DataError, SchemaError
 
 _BLOCK = 8 << 20
@@ -54,7 +55,7 @@ class CsvSource(Reader):
         for index, name in enumerate(names):
             kind = self.declared.get(name)
             if kind is None:
-                kind = pa.null() if batch is None else infer(batch.column(index).slice(0, _SAMPLE_ROWS))
+                kind = pa.null() if batch is None else self._infer(batch.column(index).slice(0, _SAMPLE_ROWS))
             fields.append(pa.field(name, kind))
         return pa.schema(fields)
 
@@ -224,15 +225,15 @@ class CsvSource(Reader):
     def _convert(self, file: DataFile, texts: pa.Array, column: pa.Field, first_row: int) -> pa.Array:
         if column.name in self.declared:
             try:
-                return from_text(texts, column.type)
+                return from_text(texts, column.type, self.config.time_format)
             except CastError as error:
                 raise SchemaError(
                     f"{file.name}, row {first_row + error.row + 1}: column {column.name!r} is declared as "
-                    f"{column.type}, but holds {error.value!r}"
+                    f"{column.type}, but holds {error.value!r}{_time_hint(column.type, error.value)}"
                 ) from error
-        converted = fits(texts, column.type)
+        converted = fits(texts, column.type, self.config.time_format)
         if converted is None:
-            wider = widen(column.type, infer(texts))
+            wider = widen(column.type, self._infer(texts))
             wider = pa.string() if wider == column.type else wider
             raise WidenError(
                 f"{file.name}: column {column.name!r} looked like {article(column.type)} at first, but later holds "
@@ -242,6 +243,9 @@ class CsvSource(Reader):
             )
         return converted
 
+    def _infer(self, texts: pa.Array) -> pa.DataType:
+        return infer(texts, self.config.time_format)
+
     def _explain(self, file: DataFile, error: Exception) -> DataError:
         wrong = (
             undecodable(file, self.config.encoding) if not isinstance(error, (EOFError, OSError)) else None
@@ -250,6 +254,12 @@ class CsvSource(Reader):
             return wrong
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         return DataError(f"{file.name} is damaged or cut off: {message}")
+
+
+def _time_hint(kind: pa.DataType, value: object) -> str:
+    """What to write where a text is a time in another form than ISO 8601."""
+    form = guess_form([value]) if pa.types.is_timestamp(kind) and isinstance(value, str) else None
+    return "" if form is None else f"; if that is a time, say how it is written: `options: {{time_format: \"{form}\"}}`"
 
 
 def find_delimiter(lines: Sequence[str], quote: str | None) -> str:

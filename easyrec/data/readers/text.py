@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from easyrec.data.column_types import CastError, cast, is_list, parse_time, unify
 from easyrec.data.files import DataFile
+from easyrec.data.readers.times import fits_form, read_times
 from easyrec.errors import DataError
 
 DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -86,7 +87,7 @@ def _named(file: DataFile, stream: Any) -> IO[bytes]:
     return _Named(file, stream)  # type: ignore[return-value]
 
 
-def infer(texts: pa.Array | pa.ChunkedArray) -> pa.DataType:
+def infer(texts: pa.Array | pa.ChunkedArray, time_format: str | None = None) -> pa.DataType:
     """The type that cells of text are read as: null, int64, float64, bool, timestamp or string.
 
     Whole numbers with leading zeros, or beyond 64 bits, are codes, not numbers: they stay strings.
@@ -106,7 +107,13 @@ def infer(texts: pa.Array | pa.ChunkedArray) -> pa.DataType:
         return pa.bool_()
     if pc.all(pc.match_substring_regex(values, _DATE)).as_py() and _is_time(values):
         return pa.timestamp("us")
+    if time_format is not None and fits_form(_one_array(values), time_format):
+        return pa.timestamp("us")
     return pa.string()
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _is_whole(values: pa.Array | pa.ChunkedArray) -> bool:
@@ -145,7 +152,7 @@ def widen(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     return unify(left, right) or pa.string()
 
 
-def from_text(texts: pa.Array, target: pa.DataType) -> pa.Array:
+def from_text(texts: pa.Array, target: pa.DataType, time_format: str | None = None) -> pa.Array:
     """Cells of text as a declared type; lists are written as JSON arrays.
 
     Raises:
@@ -154,7 +161,11 @@ def from_text(texts: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
         return texts
     texts = _without_blanks(texts)
-    return _lists_from_text(texts, target) if is_list(target) else cast(texts, target)
+    if is_list(target):
+        return _lists_from_text(texts, target)
+    if pa.types.is_timestamp(target) and time_format is not None:
+        return cast(read_times(texts, time_format), target)
+    return cast(texts, target)
 
 
 def _without_blanks(texts: pa.Array) -> pa.Array:
@@ -162,7 +173,7 @@ def _without_blanks(texts: pa.Array) -> pa.Array:
     return pc.if_else(blank, pa.scalar(None, pa.string()), texts) if pc.any(blank).as_py() else texts
 
 
-def fits(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
+def fits(texts: pa.Array, target: pa.DataType, time_format: str | None = None) -> pa.Array | None:
     """Cells of text as an inferred type, or None when one does not fit or would lose characters."""
     if pa.types.is_string(target):
         return texts
@@ -173,7 +184,7 @@ def fits(texts: pa.Array, target: pa.DataType) -> pa.Array | None:
     if pa.types.is_null(target):
         return None
     try:
-        converted = cast(texts, target)
+        converted = from_text(texts, target, time_format)
     except CastError:
         return None
     trimmed = pc.utf8_trim_whitespace(values)

@@ -269,6 +269,24 @@ def test_numbers_alone_get_a_model_that_takes_them(propose: Propose, tmp_path: P
     assert 500 < steps < 2000
 
 
+@pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d %b %Y"])
+def test_how_times_are_written_is_found_out(propose: Propose, tmp_path: Path, form: str) -> None:
+    random = np.random.default_rng(9)
+    moments = [datetime(2024, 1 + day % 12, 1 + day % 28) for day in random.integers(0, 300, 400)]
+    users, items = random.integers(0, 30, 400), random.integers(0, 40, 400)
+    rows = [
+        f"{user};{item};{moment:{form}};{user % 2}"
+        for user, item, moment in zip(users, items, moments, strict=True)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["user;item;time;clicked", *rows]))
+    config, _ = propose(tmp_path / "rows.csv")
+    assert config.data.train.options["time_format"] == form
+    assert config.data.keys.time == "time"
+    dataset = open_dataset(config)
+    chunks = dataset.bind(resolve(config, dataset.columns)).train.chunks()
+    assert {moment for chunk in chunks for moment in chunk["time"].to_pylist()} <= set(moments)
+
+
 @pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d-%m-%y"])
 def test_dates_in_a_form_that_is_not_read_are_no_feature(propose: Propose, tmp_path: Path, form: str) -> None:
     random = np.random.default_rng(9)

@@ -425,6 +425,22 @@ def test_options_of_a_format_are_checked(open_file: Callable[..., Source]) -> No
         open_file(b"a\n1\n", options={"names": ["a", "b"]})
 
 
+def test_times_are_read_as_they_are_said_to_be_written(open_file: Callable[..., Source]) -> None:
+    content = b"at,other\n12/31/2024 18:30,1/2\n,3/4\n1/2/2024 0:05,x\n"
+    source = open_file(content, options={"time_format": "%m/%d/%Y %H:%M"})
+    assert source.read_all().to_pylist() == [
+        {"at": datetime.datetime(2024, 12, 31, 18, 30), "other": "1/2"},
+        {"at": None, "other": "3/4"},
+        {"at": datetime.datetime(2024, 1, 2, 0, 5), "other": "x"},
+    ]
+    with pytest.raises(
+        SchemaError, match=r"row 1: column 'at' is declared as timestamp.*time_format: \"%m/%d/%Y %H:%M\""
+    ):
+        open_file(content, columns={"at": "timestamp"})
+    with pytest.raises(ConfigError, match="does not say where year, month and day are"):
+        open_file(content, options={"time_format": "%H:%M"})
+
+
 def test_declared_types_are_kept_and_checked(open_file: Callable[..., Source]) -> None:
     content = b'id,seconds,flag,list\n1,1709209800,yes,"[1, 2]"\n'
     source = open_file(content, columns={"id": "string", "seconds": "int64", "list": "list<int64>"})

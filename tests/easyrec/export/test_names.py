@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 from hypothesis import given
@@ -24,3 +25,12 @@ def test_names_are_allowed_and_differ(names: list[str]) -> None:
     assert len(set(found.values())) == len(found)
     assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) for name in found.values())
     assert "self" not in found.values()
+    assert not any(map(keyword.iskeyword, found.values()))
+
+
+def test_words_of_python_are_not_names_of_arguments() -> None:
+    assert tensor_names(["from", "class", "from_2"]) == {
+        "from": "from_3",
+        "class": "class_2",
+        "from_2": "from_2",
+    }
