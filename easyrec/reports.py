@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
 from easyrec.offline import MODEL, flat_metrics
+from easyrec.offline.leakage import look_for_leakage
 from easyrec.preparation import Prepared
 from easyrec.run import RunFolder
 from easyrec.training.report import TrainingResult, run_report
 from easyrec.training.report import write_report as write_run_report
 from easyrec.versions import versions
-from evaluation import EvaluationResult, Example, RankingResult, write_report
+from evaluation import EvaluationResult, Example, LeakageReport, RankingResult, write_report
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ def write_reports(
         warnings=[*notes_of(prepared), *measured.notes],
     )
     write_run_report(run.summary_path, report)
-    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples)
+    leakage = look_for_leakage(prepared.config, prepared.data, encoder)
+    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples, leakage=leakage)
 
 
 def write_evaluation_report(
@@ -63,6 +66,7 @@ def write_evaluation_report(
     folder: Path | None = None,
     examples: Sequence[Example] = (),
     model: str = MODEL,
+    leakage: LeakageReport | None = None,
 ) -> Path:
     """Writes the evaluation report of a run.
 
@@ -74,6 +78,7 @@ def write_evaluation_report(
         folder: Where to write; `report/` of the run unless given.
         examples: Example recommendations.
         model: Which model of `measured.ranking` the report is about.
+        leakage: Signs of leakage; as the run's report has them unless given.
 
     Returns:
         The HTML page.
@@ -100,9 +105,36 @@ def write_evaluation_report(
         examples=examples,
         config_text=resolved_yaml(config),
         versions=versions(),
+        data=_data_facts(summary.get("data", {})),
+        leakage=leakage if leakage is not None else _earlier_leakage(run),
         command=f"easyrec train {run.config_path}",
     )
     return paths.html
+
+
+def _data_facts(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Rows read, used and left out, of the training and of the evaluation data."""
+    found = {}
+    for part, name in (("train", "training"), ("eval", "evaluation")):
+        rows = report.get(part) or {}
+        if rows:
+            found[name] = {
+                "rows read": rows.get("rows_read"),
+                "rows used": rows.get("rows_used"),
+                "rows left out": sum((rows.get("dropped") or {}).values()),
+                "sampled negatives": rows.get("negatives"),
+                **{f"rows without {table}": count for table, count in (rows.get("unmatched") or {}).items()},
+            }
+    return found
+
+
+def _earlier_leakage(run: RunFolder) -> LeakageReport | None:
+    """What the run's own report says of leakage."""
+    path = run.report / "report.json"
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text(encoding="utf-8")).get("leakage")
+    return LeakageReport.from_dict(content) if content else None
 
 
 def notes_of(prepared: Prepared) -> list[str]:

@@ -16,7 +16,7 @@ from evaluation.metrics.rows import regression_rows
 from evaluation.metrics.thresholds import Decisions, best_decisions_of, decisions_of
 from evaluation.plans import Draws, Groups, MetricNames, Plan, TaskColumns, draw_metrics, make_plan
 from evaluation.results import EvaluationResult, TaskResult, Unit
-from evaluation.streaming import STREAMED_ROWS, evaluate_file, rows_in_file
+from evaluation.streaming import STREAMED_ROWS, evaluate_file, labels_are_binary, rows_in_file
 from evaluation.tables import Column, Predictions, column_names, read_columns
 from evaluation.task_baselines import baseline_plans, baseline_results
 from evaluation.uncertainty import DEFAULT_LEVEL, Estimate, check_bootstrap, estimate_from_draws
@@ -220,6 +220,8 @@ def infer_task(
     if not isinstance(score, str) and len(score) > 1:
         return TaskColumns("multiclass", label, score)
     name = score if isinstance(score, str) else score[0]
+    if isinstance(predictions, str | Path) and rows_in_file(predictions) > STREAMED_ROWS:
+        return TaskColumns("binary" if labels_are_binary(predictions, label) else "regression", label, name)
     columns = read_columns(predictions, [label, name])
     scores = np.asarray(columns[name])
     if scores.ndim == 2:

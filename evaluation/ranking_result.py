@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from evaluation.baselines import BASELINES
 from evaluation.cold_start import Apart
 from evaluation.errors import MetricError, did_you_mean
 from evaluation.metrics.ranking import RankedLists
@@ -290,7 +291,9 @@ class RankingResult:
         return "\n\n".join([*parts, self.method()]) + "\n"
 
     def _judged(self) -> list[str]:
-        return [model for model in self.by_primary() if model in self.differences]
+        """Models that can be compared, those that are no baselines first, each kind best first."""
+        judged = [model for model in self.by_primary() if model in self.differences]
+        return sorted(judged, key=lambda model: model in BASELINES)
 
     def __str__(self) -> str:
         """Tables for a terminal."""

@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from evaluation.arrays import FloatArray, IntArray, sum_by_code
+from evaluation.arrays import FloatArray, IntArray, floats, sum_by_code
 from evaluation.compact import MAX_UNITS, CompactRows, read_compact, spread, unit_of
 from evaluation.curves import binary_curves
-from evaluation.errors import DataError
+from evaluation.errors import DataError, did_you_mean
 from evaluation.metrics.metric import MetricAtK
 from evaluation.metrics.pointwise import AUC, PR_AUC
 from evaluation.metrics.regression import R2, r2_statistic
@@ -41,6 +41,20 @@ def rows_in_file(path: str | Path) -> int:
         return int(pads.dataset(path, format="parquet").count_rows())
     except (pa.ArrowInvalid, OSError):
         return 0  # a CSV file, or no file at all: who reads it finds out what is wrong
+
+
+def labels_are_binary(path: str | Path, label: str) -> bool:
+    """Whether every label of a Parquet file is 0 or 1, read batch by batch.
+
+    Raises:
+        DataError: There is no such column, or it holds something else than numbers.
+    """
+    data = pads.dataset(path, format="parquet")
+    if label not in data.schema.names:
+        raise DataError(f"{path} has no column {label!r}; {did_you_mean(label, data.schema.names)}")
+    batches = data.to_batches(columns=[label], batch_readahead=2, fragment_readahead=1)
+    parts = (floats(batch.column(label).to_numpy(zero_copy_only=False), label) for batch in batches)
+    return all(bool(((part == 0) | (part == 1)).all()) for part in parts)
 
 
 def evaluate_file(
@@ -81,6 +95,10 @@ def evaluate_file(
                 "binary and regression tasks can be. Judge a part of the file."
             )
         asked = metrics.get(name) if isinstance(metrics, Mapping) else metrics
+        for column in (task.label, *task.score_columns, *(one for one in (user, weight) if one is not None)):
+            names = pads.dataset(path, format="parquet").schema.names
+            if column not in names:
+                raise DataError(f"{path} has no column {column!r}; {did_you_mean(column, names)}")
         judge = _Judge(name, task, read_compact(path, task, user, weight), asked)
         results[name] = judge.result(level, resamples, seed)
         n_units, n_drawn = judge.n_units, judge.n_drawn

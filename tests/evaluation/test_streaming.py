@@ -15,6 +15,7 @@ from evaluation import (
     TaskColumns,
     compact,
     evaluate,
+    infer_task,
     order_scan,
     predictions,
     streaming,
@@ -155,3 +156,15 @@ def test_what_blocks_cannot_do_is_refused(frame: pd.DataFrame, tmp_path: Path, s
         evaluate(
             tmp_path / "p.parquet", tasks={"kind": TaskColumns("multiclass", "label", ["score", "score"])}
         )
+
+
+def test_the_task_is_inferred_and_columns_are_looked_up(
+    frame: pd.DataFrame, tmp_path: Path, small_blocks: None
+) -> None:
+    frame.to_parquet(tmp_path / "p.parquet")
+    assert infer_task(tmp_path / "p.parquet").type == "binary"
+    assert infer_task(tmp_path / "p.parquet", "stars", "stars_score").type == "regression"
+    with pytest.raises(DataError, match="did you mean 'label'"):
+        infer_task(tmp_path / "p.parquet", "lable")
+    with pytest.raises(DataError, match="did you mean 'user'"):
+        evaluate(tmp_path / "p.parquet", user="usr")

@@ -75,3 +75,66 @@ def test_columns_that_do_not_fit_are_named(tmp_path, capsys, options, code, mess
     assert done == code
     assert message in error
     assert "internal error" not in error
+
+
+def test_slices_metrics_and_duplicates(judge, random, tmp_path):
+    table = pd.DataFrame(
+        {
+            "label": random.integers(0, 2, 200),
+            "score": random.random(200),
+            "who": random.integers(0, 10, 200),
+            "what": random.integers(0, 15, 200),
+            "visit": random.integers(0, 4, 200),
+            "country": random.choice(["a", "b"], 200),
+            "price": random.random(200),
+        }
+    )
+    options = [
+        "--user",
+        "who",
+        "--session",
+        "visit",
+        "--item",
+        "what",
+        "--slice",
+        "country",
+        "--slice",
+        "price:2",
+    ]
+    _, metrics = judge(table, *options, "--metric", "ndcg@3", "--metric", "auc", "--metric", "session_auc")
+    assert set(metrics) == {"ndcg@3", "auc", "session_auc"}
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert [one["column"] for one in report["slices"][0]["slices"]] == [
+        "country",
+        "country",
+        "price",
+        "price",
+    ]
+    assert report["command"].endswith("--slice country --slice price:2")
+    assert any("repeat a user and item" in note for note in report["evaluation"]["tasks"]["label"]["notes"])
+    judge(table, *options[:2], "--item", "what", "--duplicates", "last")
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["evaluation"]["tasks"]["label"]["n_rows"] == len(table.drop_duplicates(["who", "what"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--duplicates", "some"], 2, "--duplicates must be one of keep, first, last, error"),
+        (["--duplicates", "first"], 1, "needs a user and an item column"),
+        (["--slice", "contry"], 1, "no column 'contry'"),
+        (["--metric", "acu"], 1, "did you mean 'auc'"),
+    ],
+)
+def test_wrong_options_are_explained(tmp_path, capsys, options, code, message):
+    pd.DataFrame({"label": [0, 1] * 5, "score": np.linspace(0, 1, 10)}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    given = ["evaluate", "--predictions", str(tmp_path / "t.csv"), "--report", str(tmp_path / "r")]
+    assert run([*given, *options]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_tables_do_not_fit_runs(tmp_path, capsys):
+    assert run(["evaluate", str(tmp_path), "--slice", "age"]) == 2
+    assert "--slice: for --predictions only" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_lists_are_ranked_from_the_whole_catalogue_without_what_was_seen(tables,
     metrics = flat_metrics(None, result)
     assert metrics["ranking/ndcg@5"] == pytest.approx(np.mean(found))
     assert f"u{USERS - 1}" in by_key, "a user without training rows is judged too"
-    assert set(result.models) == {"model", "popularity", "content_based", "random"}
+    assert set(result.models) == {"model", "popularity", "content_based", "co_occurrence", "random"}
     assert {"ranking/recall@3", "ranking/mrr@5"} <= metrics.keys()
 
 

@@ -1,0 +1,102 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import easyrec
+from easyrec.cli.main import run
+from easyrec.errors import EasyRecError
+from easyrec.offline.comparison import compare_runs
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def comparison(two_runs):
+    return compare_runs(two_runs.poor, two_runs.full, resamples=200)
+
+
+def test_the_difference_is_that_of_the_bundles_on_the_evaluation_rows(comparison, two_runs):
+    rows = pd.read_parquet(two_runs.data / "eval.parquet")
+    auc = {}
+    for name in ("full", "poor"):
+        predictions = easyrec.load(two_runs.data / "runs" / name).predict(rows)
+        auc[name] = roc_auc_score(rows["liked"], predictions["liked"])
+    one = comparison["liked/auc"]
+    assert one.paired.difference.value == pytest.approx(auc["full"] - auc["poor"], abs=1e-6)
+    assert one.verdict == "better"
+    assert comparison.unit == "user"
+
+
+def test_ranked_lists_are_those_of_each_report(comparison, two_runs):
+    for name, run_folder in (("model", two_runs.full), ("reference", two_runs.poor)):
+        report = json.loads((run_folder / "report" / "report.json").read_text())
+        reported = report["ranking"]["models"]["model"]["ndcg@5"]["value"]
+        assert getattr(comparison["ranking/ndcg@5"], name).value == pytest.approx(reported)
+
+
+def test_a_gate_decides_the_exit_code(two_runs, capsys, tmp_path):
+    command = ["compare", str(two_runs.full), str(two_runs.poor), "--resamples", "60"]
+    assert run([*command, "--gate", "liked/auc:-0.001", "--output", str(tmp_path / "c.json")]) == 1
+    printed = capsys.readouterr().out
+    assert "FAILED  liked/auc changed by −" in printed
+    saved = json.loads((tmp_path / "c.json").read_text())
+    assert saved["gates"][0]["passed"] is False
+    assert saved["metrics"]["liked/auc"]["verdict"] == "worse"
+    assert run([*command, "--gate", "liked/auc:-0.9", "--gate", "liked/log_loss:9"]) == 0
+    assert "passed  liked/auc" in capsys.readouterr().out
+
+
+def test_runs_are_put_side_by_side(two_runs, capsys):
+    assert run(["compare", str(two_runs.poor), str(two_runs.full), "--metric", "liked/auc"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[:2] == ["1", "full"]
+    assert lines[3].split()[:2] == ["2", "poor"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--gate", "auc"], 1, "METRIC:CHANGE"),
+        (["--gate", "liked/acu:0"], 1, "did you mean 'liked/auc'"),
+        (["--metric", "liked/acu"], 1, "did you mean 'liked/auc'"),
+    ],
+)
+def test_wrong_options_are_explained(two_runs, capsys, options, code, message):
+    assert run(["compare", str(two_runs.full), str(two_runs.poor), "--resamples", "40", *options]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_one_run_is_too_few(two_runs, capsys):
+    assert run(["compare", str(two_runs.full)]) == 2
+    assert "give two runs" in capsys.readouterr().err
+
+
+def test_other_rows_are_refused(two_runs, tmp_path):
+    other = pd.read_parquet(two_runs.data / "eval.parquet")
+    other["liked"] = 1 - other["liked"]
+    other.to_parquet(tmp_path / "other.parquet")
+    same = compare_runs(two_runs.full, two_runs.poor, data=[str(tmp_path / "other.parquet")], resamples=40)
+    assert same["liked/auc"].reference.value < 0.5  # both on the other rows
+    with pytest.raises(EasyRecError, match="is not a run"):
+        compare_runs(two_runs.full, two_runs.data / "nothing", resamples=40)
+
+
+def test_the_report_shows_baselines_data_and_leakage(two_runs):
+    report = json.loads((two_runs.full / "report" / "report.json").read_text())
+    task = report["evaluation"]["tasks"]["liked"]
+    assert set(task["baselines"]) == {"constant", "item_rate"}
+    train = pd.read_parquet(two_runs.data / "train.parquet")
+    evaluated = pd.read_parquet(two_runs.data / "eval.parquet")
+    mean = train["liked"].mean()
+    groups = train.groupby("item")["liked"].agg(["sum", "count"])
+    rates = evaluated["item"].map((groups["sum"] + 10 * mean) / (groups["count"] + 10)).fillna(mean)
+    expected = np.mean((rates - evaluated["liked"]) ** 2)
+    assert task["baselines"]["item_rate"]["metrics"]["brier"]["value"] == pytest.approx(expected, rel=1e-6)
+    assert report["data"]["evaluation"]["rows used"] == 400
+    assert {one["severity"] for one in report["leakage"]["findings"]} <= {"note"}
+    assert {"popularity", "recent_popularity", "co_occurrence", "last_item", "random"} <= set(
+        report["ranking"]["models"]
+    )
