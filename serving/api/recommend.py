@@ -35,7 +35,7 @@ async def recommend(body: RecommendBody, service: ServiceDependency, caller: Cal
     return json_response((await service.answer(request)).payload)
 
 
-@router.get("/recommend/{user_id:path}", response_model=Recommendations)
+@router.get("/recommend/{user_id:key}", response_model=Recommendations)
 async def recommend_to(
     user_id: Id,
     service: ServiceDependency,
@@ -61,7 +61,7 @@ async def rank(body: RankBody, service: ServiceDependency, caller: CallerDepende
     return json_response((await service.answer(request)).payload)
 
 
-@router.get("/items/{item_id:path}/similar", response_model=Recommendations, responses=documented(404))
+@router.get("/items/{item_id:key}/similar", response_model=Recommendations, responses=documented(404))
 async def similar(
     item_id: Id,
     service: ServiceDependency,

@@ -19,19 +19,19 @@ router = APIRouter(prefix="/v1/users", tags=["users"], responses=documented(422,
 Id = Annotated[str, Path(min_length=1, max_length=256)]
 
 
-@router.put("/{user_id:path}", response_model=UserReply)
+@router.put("/{user_id:key}", response_model=UserReply)
 async def put_user(user_id: Id, body: UserBody, service: ServiceDependency) -> Response:
     """Set the columns of a user; the next request knows them."""
     return await _put(service, user_id, body.properties, merge=False)
 
 
-@router.patch("/{user_id:path}", response_model=UserReply)
+@router.patch("/{user_id:key}", response_model=UserReply)
 async def patch_user(user_id: Id, body: UserBody, service: ServiceDependency) -> Response:
     """Change some columns of a user; null removes one."""
     return await _put(service, user_id, body.properties, merge=True)
 
 
-@router.delete("/{user_id:path}", status_code=204)
+@router.delete("/{user_id:key}", status_code=204)
 async def delete_user(user_id: Id, service: ServiceDependency) -> Response:
     """Forget a user: columns, history, what was seen and served, and their events in the log.
 
@@ -41,7 +41,7 @@ async def delete_user(user_id: Id, service: ServiceDependency) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{user_id:path}/merge", status_code=204)
+@router.post("/{user_id:key}/merge", status_code=204)
 async def merge_session(user_id: Id, body: MergeBody, service: ServiceDependency) -> Response:
     """Make what an anonymous session did the user's, as after a login."""
     await service.call(service.store.call, service.store.store.merge, body.session_id, user_id)

@@ -59,7 +59,7 @@ def test_events_are_counted_once_and_used_at_once(client):
     assert 30 not in [item.item_id for item in client.recommend("other", n=60).items]
 
 
-@pytest.mark.parametrize("key", [7, "new", "a b", "ü?#%", "https://shop.example/films/7?x=1"])
+@pytest.mark.parametrize("key", [7, "new", "a b", "ü?#%", "https://shop.example/films/7?x=1", "a\nb"])
 def test_items_and_users_of_any_key(client, key):
     if isinstance(key, str):  # the keys of these films are numbers
         with pytest.raises((InvalidRequestError, NotFoundError)):
