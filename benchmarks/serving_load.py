@@ -28,6 +28,8 @@ class Connection:
 
     async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer."""
+        if self._streams is not None and self._streams[0].at_eof():  # the server closes what is idle for long
+            await self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
         reader, writer = self._streams
@@ -46,6 +48,7 @@ class Connection:
         if self._streams is not None:
             self._streams[1].close()
             await self._streams[1].wait_closed()
+            self._streams = None
 
 
 async def open_loop(port: int, path: str, bodies: list[bytes], rate: float, seconds: float) -> dict[str, Any]:
@@ -61,7 +64,7 @@ async def open_loop(port: int, path: str, bodies: list[bytes], rate: float, seco
         connection = idle.pop() if idle else Connection(port)
         try:
             status, _ = await connection.post(path, bodies[number % len(bodies)])
-        except (OSError, asyncio.IncompleteReadError, ValueError):
+        except (OSError, asyncio.IncompleteReadError, LookupError):
             failures.append(0)
             return
         latencies.append(time.perf_counter() - due)

@@ -5,6 +5,7 @@ python benchmarks/serving_server.py SETTINGS.json NEXT_BUNDLE
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import signal
@@ -26,11 +27,12 @@ def main() -> None:
     settings = load_settings(given=json.loads(Path(sys.argv[1]).read_text()))
     app = create_app(settings)
     hub = app.state.service.hub
+    others = itertools.cycle([sys.argv[2], str(settings.models[0])])
 
     def swap(*_: Any) -> None:
         def load() -> None:
             begun = time.perf_counter()
-            model = hub.load(sys.argv[2]).result()
+            model = hub.load(next(others)).result()
             print(f"version {model.version} active after {time.perf_counter() - begun:.1f} s", flush=True)
 
         threading.Thread(target=load).start()

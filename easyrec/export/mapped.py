@@ -89,6 +89,13 @@ class MappedTable(KeyedTable):
             found[valid] = self._find(wanted)
         return found
 
+    def row(self, position: int) -> dict[str, Any]:
+        """One row as a dictionary."""
+        return {
+            name: column[position].as_py()
+            for name, column in zip(self.table.column_names, self.table.columns, strict=True)
+        }
+
     def _find(self, wanted: pa.Array) -> Positions:
         hashed = _hashed(wanted)
         places = np.searchsorted(self._sorted, hashed)

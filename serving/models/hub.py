@@ -7,6 +7,7 @@ replaces one reference, so a request works with the version it began with and no
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,7 @@ Listener = Callable[[str, ServedModel], None]
 Load = Callable[[Path], ServedModel]
 
 _LOG = logging.getLogger(__name__)
+_SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class ModelHub:
         self._shadows: Mapping[str, ShadowTraffic] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="model-loader")
+        self._loader = ThreadPoolExecutor(1, "model-loader")
 
     # Reading: no locks, so that no request ever waits for a swap.
 
@@ -121,7 +123,7 @@ class ModelHub:
             path: The folder of a bundle or of a run.
             activate: Make it the active version once it is ready.
         """
-        return self._loader.submit(self.load_now, path, activate)
+        return self._loader.submit(self._load_beside, path, activate)
 
     def load_now(self, path: str | Path, activate: bool = True) -> ServedModel:
         """As `load`, on this thread.
@@ -150,6 +152,17 @@ class ModelHub:
         if activate:
             self.activate(model.name, model.version)
         return model
+
+    def _load_beside(self, path: str | Path, activate: bool) -> ServedModel:
+        # A thread that wants the interpreter lock asks for it after this time; five milliseconds, Python's default,
+        # are as long as an answer takes. A lower priority of this thread would not help: while it waits for the
+        # processor it would keep the lock.
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        try:
+            return self.load_now(path, activate)
+        finally:
+            sys.setswitchinterval(before)
 
     def activate(self, name: str, version: str) -> ServedModel:
         """Makes a loaded version the active one; the one it replaces is kept, older ones are let go.
@@ -221,8 +234,8 @@ class ModelHub:
             shadow.close()
 
     def close(self) -> None:
-        """Waits for what is being loaded or scored beside, and takes no more."""
-        self._loader.shutdown()
+        """Waits for what is being loaded or scored beside, and takes no more; what waits is not begun."""
+        self._loader.shutdown(cancel_futures=True)
         for name in list(self._shadows):
             self.clear_shadow(name)
 

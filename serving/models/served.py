@@ -31,7 +31,6 @@ from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, MAPPED_USERS, US
 from easyrec.export.manifest import Manifest, read_manifest, verify_files
 from easyrec.export.mapped import MappedTable
 from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Predictions, Runtime
-from easyrec.export.tables import KeyedTable
 from easyrec.features.batch import EncodedBatch
 from serving.models.catalogue import Catalogue, Rows, Scores
 from serving.models.histories import Histories
@@ -67,7 +66,7 @@ class ServedModel:
         runtime_name: str,
         runtime: Runtime,
         catalogue: Catalogue | None,
-        users: KeyedTable | None,
+        users: MappedTable | None,
     ) -> None:
         self.folder = folder
         self.manifest = manifest
@@ -173,7 +172,7 @@ class ServedModel:
         if self._users is None or user_id is None:
             return None
         position = self._users.positions([user_id])
-        return None if position[0] < 0 else self._users.rows(position).to_pylist()[0]
+        return None if position[0] < 0 else self._users.row(int(position[0]))
 
     def some_users(self, n: int) -> list[Any]:
         """Keys of at most `n` users that the bundle knows, from all over its table."""

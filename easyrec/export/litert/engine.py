@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from easyrec.errors import BundleError
@@ -102,7 +103,10 @@ class Engine:
 
 
 class _Prepared:
-    """An interpreter, laid out for some number of rows."""
+    """An interpreter laid out for some number of rows, with the arrays that its inputs are written to.
+
+    Not the interpreter's own memory: it refuses to work while anything, be it a traceback, still refers to that.
+    """
 
     def __init__(self, interpreter: Any, entry: FunctionEntry) -> None:
         self._interpreter = interpreter
@@ -110,11 +114,14 @@ class _Prepared:
         self._inputs = {key: details[name] for key, name in entry.inputs.items()}
         outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         self._outputs = {key: outputs[name] for key, name in entry.outputs.items()}
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._rows = -1
 
     def run(self, rows: int, fill: Callable[[Views], None]) -> dict[str, npt.NDArray[Any]]:
         self._lay_out(bucket(rows))
-        fill(self._views(rows))
+        fill({key: array[:rows] for key, array in self._arrays.items()})
+        for key, array in self._arrays.items():
+            self._interpreter.set_tensor(self._inputs[key]["index"], array)
         self._interpreter.invoke()
         # `get_tensor` copies.
         return {key: self._interpreter.get_tensor(index)[:rows] for key, index in self._outputs.items()}
@@ -122,14 +129,10 @@ class _Prepared:
     def _lay_out(self, rows: int) -> None:
         if rows == self._rows:
             return
-        for detail in self._inputs.values():
-            self._interpreter.resize_tensor_input(detail["index"], [rows, *detail["shape"][1:]])
+        shapes = {key: [rows, *detail["shape"][1:]] for key, detail in self._inputs.items()}
+        for key, shape in shapes.items():
+            self._interpreter.resize_tensor_input(self._inputs[key]["index"], shape)
         self._interpreter.allocate_tensors()
+        # What lies beyond the rows of a call is computed too, and must be numbers.
+        self._arrays = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
         self._rows = rows
-        for view in self._views(rows).values():
-            view.fill(0)  # what lies beyond the rows of a call is computed too, and must be numbers
-
-    def _views(self, rows: int) -> dict[str, npt.NDArray[Any]]:
-        return {
-            key: self._interpreter.tensor(detail["index"])()[:rows] for key, detail in self._inputs.items()
-        }

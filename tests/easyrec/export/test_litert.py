@@ -216,3 +216,13 @@ assert not {{"tensorflow", "keras"}} & set(sys.modules)
     assert done.returncode == 0, done.stderr
     assert pq.read_table(bundle / "examples" / "rows.parquet").num_rows
     assert SCORE in read_manifest(bundle).signatures
+
+
+def test_a_call_that_fails_leaves_the_model_usable(bundle: Path, tables: Any) -> None:
+    runtime = load_runtime(bundle / "litert", read_manifest(bundle))
+    users, items = runtime.encode_user(tables.users), runtime.encode_items(tables.items)
+    before = runtime.score(users.slice(1, 2), items)["liked"]
+    with pytest.raises(ValueError, match="broadcast") as kept:  # two users cannot stand for nine rows
+        runtime.score(users.slice(0, 2), items)
+    np.testing.assert_array_equal(runtime.score(users.slice(1, 2), items.slice(0, 5))["liked"], before[:5])
+    assert kept.tb is not None
