@@ -272,7 +272,7 @@ class Recommender:
             ],
             "features": query.columns().values,
         }
-        line = to_json(record, inf_nan_mode="null", fallback=str) + b"\n"
+        line = to_json(record, inf_nan_mode="null", bytes_mode="base64", fallback=str) + b"\n"
         served = None
         if self.scenes.uses_served and (request.user_id is not None or request.session_id is not None):
             keys = [str(item["item_id"]) for item in payload["items"]]

@@ -118,6 +118,8 @@ class EventWriter:
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._backlog: deque[Entry] = deque(maxlen=BACKLOG)
         self._thread: threading.Thread | None = None
+        self._ending = threading.Lock()
+        self._stopped = False
 
     def start(self) -> None:
         """Brings the store up to date with the log, then begins to write.
@@ -140,6 +142,8 @@ class EventWriter:
     def stop(self) -> None:
         """Writes all that waits, then ends."""
         if self._thread is not None:
+            with self._ending:
+                self._stopped = True
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
@@ -170,12 +174,16 @@ class EventWriter:
         return self._put(_Job(Future(), erase=user_id, received=self._clock()))
 
     def _put(self, job: _Job) -> Future[Written]:
-        try:
-            self._jobs.put_nowait(job)
-        except queue.Full:
-            raise OverloadedError(
-                "too many events are waiting to be written; send them again later"
-            ) from None
+        job.done.set_running_or_notify_cancel()  # who stops waiting for it does not stop it
+        with self._ending:
+            if self._stopped:
+                raise OverloadedError("the service is ending; send it again to the next one")
+            try:
+                self._jobs.put_nowait(job)
+            except queue.Full:
+                raise OverloadedError(
+                    "too many events are waiting to be written; send them again later"
+                ) from None
         return job.done
 
     def _run(self) -> None:

@@ -50,7 +50,7 @@ class Scenes:
             _check_models(scene, config, self._models)
         self.default = next(iter(configured), DEFAULT)
         self._funnels = {name: Funnel(config, resources) for name, config in configs.items()}
-        for name in configured:
+        for name in self._funnels:  # which also makes the first request as fast as the others
             self._check(name, {model.name: model for model in models})
         self._variants: OrderedDict[tuple[str, str], Funnel] = OrderedDict()
         self._lock = threading.Lock()

@@ -226,6 +226,21 @@ def test_everything_is_written_before_it_stops(make, tmp_path):
     assert [mark.item_id for mark in store.read("u", None).served] == ["i"]
 
 
+def test_who_stops_waiting_harms_nobody_else(make):
+    writer = make(start=False)
+    first, second = writer.write([event("a")]), writer.write([event("b")])
+    assert not first.cancel()
+    writer.start()
+    assert (first.result(5), second.result(5)) == (Written(1, 0), Written(1, 0))
+
+
+def test_nothing_is_taken_after_the_end(make):
+    writer = make()
+    writer.stop()
+    with pytest.raises(OverloadedError, match="the service is ending"):
+        writer.write([event("a")])
+
+
 def test_a_fault_in_a_listener_harms_no_later_batch(make):
     writer = make()
     writer.listeners.append(lambda entries: 1 / 0)
