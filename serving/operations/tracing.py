@@ -53,8 +53,12 @@ class SpanWriter:
     def __call__(self, answer: Answered) -> None:
         """Makes the spans of one answer, the end of each where its stage ended."""
         trace, payload = answer.trace, answer.payload
-        now = self._clock()
-        begun = now - int(payload["took_ms"] * _NANOSECONDS)
+        now, since = self._clock(), time.perf_counter()
+        ends = [now - int((since - stage.ended) * 1e9) if stage.ended else now for stage in trace.stages]
+        begins = [
+            end - int(stage.milliseconds * _NANOSECONDS)
+            for end, stage in zip(ends, trace.stages, strict=True)
+        ]
         attributes = {
             "easyrec.request_id": trace.request_id,
             "easyrec.scene": trace.scene,
@@ -62,14 +66,14 @@ class SpanWriter:
             "easyrec.items": len(payload["items"]),
             "easyrec.degraded": list(trace.degraded),
         }
+        begun = min([now - int(payload["took_ms"] * _NANOSECONDS), *begins])
         whole = self._tracer.start_span("recommend", start_time=begun, attributes=attributes)
         within = self._within(whole)
-        for stage in trace.stages:
-            end = now - int((time.perf_counter() - stage.ended) * 1e9) if stage.ended else now
+        for stage, begin, end in zip(trace.stages, begins, ends, strict=True):
             span = self._tracer.start_span(
                 f"{stage.kind} {stage.name}",
                 context=within,
-                start_time=end - int(stage.milliseconds * _NANOSECONDS),
+                start_time=begin,
                 attributes={"easyrec.received": stage.received, "easyrec.returned": stage.returned},
             )
             if stage.problem is not None:

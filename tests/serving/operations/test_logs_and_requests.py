@@ -188,3 +188,19 @@ def test_tracing_without_opentelemetry_says_what_to_install(monkeypatch):
     monkeypatch.setattr(tracing.importlib, "import_module", absent)
     with pytest.raises(ConfigError, match=r"easyrec\[tracing\]"):
         tracing.open_tracer()
+
+
+def test_a_service_with_tracing_hands_its_spans_to_opentelemetry(tmp_path, monkeypatch, caplog):
+    trace = pytest.importorskip("opentelemetry.trace", reason="it comes with the extra `tracing`")
+    tracer = Tracer()
+    monkeypatch.setattr(trace, "get_tracer", lambda name: tracer)
+    monkeypatch.setattr(trace, "set_span_in_context", lambda span: span)
+    app = make_app(tmp_path, monkeypatch, operations={"tracing": True})
+    with running(app) as client:
+        shown = client.post("/v1/recommend", json={"user_id": 100}).json()
+    assert "could not be observed" not in caplog.text
+    [whole] = [span for span in tracer.spans if span.name == "recommend"]
+    assert whole.attributes["easyrec.request_id"] == shown["request_id"]
+    inner = [span for span in tracer.spans if span is not whole]
+    assert {"source popular", "ranking films"} <= {span.name for span in inner}
+    assert all(whole.start <= span.start <= span.end <= whole.end for span in inner)
