@@ -95,18 +95,14 @@ class SliceResult:
         """One line a slice."""
         decimals = decimals_for([self.overall, *(one.estimate for one in self.slices)])
         floor = 2 / (self.resamples + 1)
-        first = [
-            "all rows",
-            "",
-            "",
-            number(self.overall.value, decimals),
-            interval_text(self.overall, decimals),
-        ]
-        rows = [
+        units = [] if self.unit == "row" else [f"{self.unit}s"]
+        overall = [number(self.overall.value, decimals), interval_text(self.overall, decimals)]
+        rows = [["all rows", "", *("" for _ in units), *overall, "", ""]]
+        rows += [
             [
                 f"{one.column} = {one.value}",
                 f"{one.n_rows:,}",
-                f"{one.n_units:,}",
+                *(f"{one.n_units:,}" for _ in units),
                 number(one.estimate.value, decimals),
                 interval_text(one.estimate, decimals),
                 number(one.difference.value, decimals, signed=True),
@@ -115,16 +111,8 @@ class SliceResult:
             for one in self.slices
         ]
         interval = f"{percent(self.level)} interval"
-        header = [
-            "slice",
-            "rows",
-            f"{self.unit}s",
-            metric_title(self.metric),
-            interval,
-            "difference",
-            "adjusted p",
-        ]
-        return TextTable(header, [[*first, "", ""], *rows])
+        shown = metric_title(self.metric)
+        return TextTable(["slice", "rows", *units, shown, interval, "difference", "adjusted p"], rows)
 
     def remarks(self) -> list[str]:
         """Which slices stand out, and the gap of each column."""
