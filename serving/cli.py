@@ -55,6 +55,10 @@ def serve(
 
     The API is documented at /docs. Ctrl-C ends the service after the requests under way.
     """
+    if not runs and scene is None and "EASYREC_MODELS" not in os.environ:
+        raise ConfigError(
+            "say what to serve, such as `easyrec serve runs/films`; `models:` in a file does it, too"
+        )
     models = [*(runs or ()), *([retriever] if retriever is not None else ())]
     given: dict[str, Any] = {
         "models": [str(path) for path in models] or None,

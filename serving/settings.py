@@ -25,7 +25,7 @@ from easyrec.config.documents import read_files
 from easyrec.config.locations import Location, Locations, in_order
 from easyrec.config.messages import to_problems
 from easyrec.config.yaml_reader import Document, read_yaml
-from easyrec.errors import ConfigError
+from easyrec.errors import ConfigError, Problem, nearest
 from easyrec.registry import load_plugins
 from serving.funnel.scene import SceneConfig
 from serving.operations.settings import OperationSettings
@@ -135,7 +135,11 @@ def load_settings(
     problems = list(document.problems)
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for variable, text in sorted(environment.items()):
-        if variable.split("__")[0] in known:
+        head = variable.split("__")[0]
+        if variable.startswith(PREFIX) and head != variable and head not in known:
+            message = f"there is no such setting.{nearest(head, known)}"
+            problems.append(Problem("", message, f"${variable}"))
+        if head in known:
             path = tuple(part.lower() for part in variable.removeprefix(PREFIX).split("__"))
             _set(value, path, read_yaml(text, variable, numbered=False).value)
             places[path] = Location(f"${variable}")
@@ -143,6 +147,9 @@ def load_settings(
         value[name] = one
         places[name,] = Location("--" + name)
     locations = Locations(places)
+    if "sources" in value:
+        message = "a scene stands under `scenes:` and its name, such as `scenes: {home: {sources: ...}}`"
+        raise ConfigError([locations.problem(("sources",), message)])
     load_plugins(tuple(name for name in _texts(value.get("plugins"))))
     try:
         settings = Settings.model_validate(value)

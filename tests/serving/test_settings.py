@@ -97,6 +97,13 @@ def test_mistakes_of_the_environment_are_told_by_name():
         load_settings(environment={})
 
 
+def test_likely_mistakes_get_a_better_answer(write):
+    with pytest.raises(ConfigError, match=r"serving.yaml:1 .*a scene stands under `scenes:` and its name"):
+        load_settings(write("sources: {popular: popularity}\nmodels: [a]\n"), environment={})
+    with pytest.raises(ConfigError, match=r"EASYREC_EVNTS__SYNC .*Did you mean 'EASYREC_EVENTS'"):
+        load_settings(given={"models": ["a"]}, environment={"EASYREC_EVNTS__SYNC": "false"})
+
+
 def test_a_scene_without_sources_is_refused(write):
     with pytest.raises(ConfigError, match="a scene needs a source"):
         load_settings(write("models: [a]\nscenes: {home: {sources: {}}}\n"), environment={})
