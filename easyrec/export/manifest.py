@@ -16,7 +16,7 @@ from easyrec.errors import BundleError
 from easyrec.features.inputs import InputSpec, Kind, Part, Role
 
 MANIFEST = "manifest.json"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 _READ_SIZE = 1 << 20
 
 
@@ -102,7 +102,7 @@ class TaskEntry(StrictModel):
 class Manifest(StrictModel):
     """All that is known of a bundle before its model is loaded."""
 
-    manifest_version: Literal[1] = 1
+    manifest_version: Literal[2] = 2
     """Version of this layout; a reader refuses others."""
     name: str
     """Name of the pipeline."""
@@ -167,11 +167,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} cannot be read: {error}. {_AGAIN}") from error
     version = values.get("manifest_version") if isinstance(values, dict) else None
     if isinstance(version, int) and version != MANIFEST_VERSION:
-        advice = (
-            "Upgrade EasyRec, or export the bundle again with this version."
-            if version > MANIFEST_VERSION
-            else _AGAIN
-        )
+        again = "export the bundle again with this version (`easyrec export RUN`)."
+        advice = f"Upgrade EasyRec, or {again}" if version > MANIFEST_VERSION else again.capitalize()
         raise BundleError(
             f"{path} has manifest version {version}, but this EasyRec reads version {MANIFEST_VERSION}. {advice}"
         )

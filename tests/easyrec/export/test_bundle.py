@@ -215,6 +215,6 @@ def test_positive_rows(films: Any) -> None:
 
 def test_manifest_is_plain_json(films: Any) -> None:
     values = json.loads((films.bundle.folder / MANIFEST).read_text())
-    assert values["manifest_version"] == 1
+    assert values["manifest_version"] == 2
     assert len(values["files"]["config.yaml"]["sha256"]) == 64
     assert layout.CONFIG in values["files"]

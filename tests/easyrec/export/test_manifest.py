@@ -92,11 +92,12 @@ def test_a_missing_and_an_extra_file_are_refused_by_name(bundle: Path) -> None:
         check(bundle)
 
 
-def test_another_version_is_refused_with_advice(bundle: Path) -> None:
+@pytest.mark.parametrize(("version", "advice"), [(3, "Upgrade"), (1, "Export the bundle again")])
+def test_another_version_is_refused_with_advice(bundle: Path, version: int, advice: str) -> None:
     path = bundle / MANIFEST
     values = json.loads(path.read_text())
-    path.write_text(json.dumps(values | {"manifest_version": 2, "new": 1}))
-    with pytest.raises(BundleError, match=r"version 2, but this EasyRec reads version 1\. Upgrade"):
+    path.write_text(json.dumps(values | {"manifest_version": version, "new": 1}))
+    with pytest.raises(BundleError, match=rf"version {version}, but this EasyRec reads version 2\. {advice}"):
         read_manifest(bundle)
 
 
