@@ -168,7 +168,7 @@ def read_manifest(folder: Path) -> Manifest:
     version = values.get("manifest_version") if isinstance(values, dict) else None
     if isinstance(version, int) and version != MANIFEST_VERSION:
         again = "export the bundle again with this version (`easyrec export RUN`)."
-        advice = f"Upgrade EasyRec, or {again}" if version > MANIFEST_VERSION else again.capitalize()
+        advice = f"Upgrade EasyRec, or {again}" if version > MANIFEST_VERSION else f"E{again[1:]}"
         raise BundleError(
             f"{path} has manifest version {version}, but this EasyRec reads version {MANIFEST_VERSION}. {advice}"
         )
