@@ -18,6 +18,7 @@ from serving.app import create_app
 from serving.asgi import RESOLVED
 from serving.operations.logs import configure_logs
 from serving.operations.metrics import MULTIPROCESS
+from serving.security.keys import read_keys
 from serving.security.settings import check_address
 from serving.settings import MEMORY, Settings, load_settings
 
@@ -71,6 +72,8 @@ def serve(
     }
     settings = load_settings(scene, {name: value for name, value in given.items() if value is not None})
     check_address(settings.host, settings.security)
+    if settings.security.keys is not None:
+        read_keys(settings.security.keys)  # before models are loaded, which takes a while
     configure_logs(settings.operations)
     console = messages()
     console.print(f"loading {', '.join(map(str, settings.models))} ...", markup=False)
