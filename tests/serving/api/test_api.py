@@ -114,6 +114,22 @@ def test_an_item_that_is_put_is_recommended_at_once_and_survives_a_restart(start
     assert 777 in ids(client.post("/v1/recommend", {"user_id": "100", "n": 60}))
 
 
+def test_a_withdrawn_item_is_never_available_for_a_moment_while_it_is_taken_over(client, monkeypatch):
+    service = client.app.state.service
+    client.patch("/v1/items/59", {"available": False, "properties": {"title": "Changed"}})
+    put = service.hub.active("films").put_items
+    monkeypatch.setattr(
+        service.hub.active("films"), "put_items", lambda rows: put(rows) if 59 not in rows else 1 / 0
+    )
+    service.items._version = 0
+    service.items.follow()
+    assert 59 not in ids(client.post("/v1/recommend", {"user_id": "100", "n": 100}))
+    monkeypatch.undo()
+    back = client.patch("/v1/items/59", {"available": True}).json()
+    assert back["properties"]["title"] == "Changed"
+    assert ids(client.post("/v1/recommend", {"user_id": "100", "n": 1})) == [59]
+
+
 def test_a_new_item_in_a_history_leads_to_items_like_it(client):
     client.put("/v1/items/777", {"properties": {"genres": "western", "year": 1963}})
     client.post("/v1/events", [click("a", item=777)])
