@@ -17,9 +17,9 @@ import pyarrow as pa
 from easyrec.errors import SchemaError, nearest
 from easyrec.export.candidates import Candidates
 from easyrec.export.runtime import padded
-from easyrec.export.search import top_k
 from easyrec.export.tables import as_keys
 from easyrec.features.batch import EncodedBatch
+from serving.models.search import VectorSearch
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -59,6 +59,7 @@ class Catalogue:
         encoded: The same, encoded.
         changes: What was put since, or None.
         available: [N] False for items that were removed; all available unless given.
+        search: Finds the bundle's own items by their vectors, of a two-tower model.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class Catalogue:
         encoded: EncodedBatch,
         changes: Changes | None = None,
         available: npt.NDArray[np.bool_] | None = None,
+        search: VectorSearch | None = None,
     ) -> None:
         self._base = base
         self._encoded = encoded
         self._changes = changes
+        self._search = search
         self.available = np.ones(len(base.items), bool) if available is None else available
         self.available.setflags(write=False)
 
@@ -199,7 +202,7 @@ class Catalogue:
     def search(
         self, vector: Scores, k: int, mask: npt.NDArray[np.bool_] | None = None
     ) -> tuple[Rows, Scores]:
-        """The available items whose vectors have the largest dot product with `vector`, exactly.
+        """The available items whose vectors have the largest dot product with `vector`.
 
         Args:
             vector: [D].
@@ -212,18 +215,19 @@ class Catalogue:
         Raises:
             SchemaError: The model has no vectors.
         """
-        if self._base.vectors is None:
+        if self._search is None:
             raise SchemaError("only a two_tower model finds items by their vectors")
-        scores = np.full(len(self), -np.inf, np.float32)
-        scores[: len(self._base.vectors)] = self._base.vectors @ vector
-        if self._changes is not None and self._changes.vectors is not None:
-            changed = np.flatnonzero(self._changes.slots >= 0)
-            scores[changed] = (self._changes.vectors @ vector)[self._changes.slots[changed]]
-        scores[~self.available] = -np.inf
-        if mask is not None:
-            scores[~mask] = -np.inf
-        found = top_k(scores, k)
-        return found, scores[found]
+        allowed = self.available if mask is None else self.available & mask
+        size = len(self._base.items)
+        if self._changes is None or self._changes.vectors is None:
+            return self._search(vector, k, allowed[:size])
+        changed = np.flatnonzero((self._changes.slots >= 0) & allowed)
+        unchanged = (allowed & (self._changes.slots < 0))[:size]
+        rows, scores = self._search(vector, k, unchanged)
+        rows = np.concatenate([rows, changed])
+        scores = np.concatenate([scores, self._changes.vectors[self._changes.slots[changed]] @ vector])
+        order = np.lexsort((rows, -scores))[:k]
+        return rows[order], scores[order]
 
     # The next snapshot
 
@@ -246,9 +250,7 @@ class Catalogue:
         added: dict[Any, int] = {keys[place]: int(rows[place]) for place in new}
         if self._changes is None:
             slots[rows] = np.arange(len(rows))
-            return Catalogue(
-                self._base, self._encoded, Changes(table, encoded, vectors, slots, added), available
-            )
+            return self._next(Changes(table, encoded, vectors, slots, added), available)
         before = self._changes
         slots[: len(self)] = before.slots
         slots[rows] = -1
@@ -265,14 +267,17 @@ class Catalogue:
             slots,
             {**before.rows, **added},
         )
-        return Catalogue(self._base, self._encoded, changes, available)
+        return self._next(changes, available)
 
     def without_items(self, ids: Iterable[Any]) -> Catalogue:
         """The snapshot in which the items are not available."""
         rows = self.rows(ids)
         available = self.available.copy()
         available[rows[rows >= 0]] = False
-        return Catalogue(self._base, self._encoded, self._changes, available)
+        return self._next(self._changes, available)
+
+    def _next(self, changes: Changes | None, available: npt.NDArray[np.bool_]) -> Catalogue:
+        return Catalogue(self._base, self._encoded, changes, available, self._search)
 
     def key_of(self, row: int) -> Any:
         """The key of one row."""

@@ -35,6 +35,7 @@ from easyrec.features.batch import EncodedBatch
 from serving.models.catalogue import Catalogue, Rows, Scores
 from serving.models.histories import Histories
 from serving.models.runtimes import RuntimeChoice, load_runtime
+from serving.models.search import SearchName, make_search
 
 _WARM_UP_ROWS = (1, 500)
 _UNUSABLE = (pa.ArrowException, OverflowError, UnicodeEncodeError)
@@ -258,7 +259,11 @@ class ServedModel:
 
 
 def load_served_model(
-    path: str | Path, runtime: RuntimeChoice = "auto", threads: int = 1, verify: bool = True
+    path: str | Path,
+    runtime: RuntimeChoice = "auto",
+    threads: int = 1,
+    verify: bool = True,
+    search: SearchName = "exact",
 ) -> ServedModel:
     """Loads a bundle for serving: verified, items encoded, warmed up.
 
@@ -267,6 +272,7 @@ def load_served_model(
         runtime: `tensorflow`, `litert`, or `auto`: LiteRT where the bundle and this machine have it.
         threads: Threads that one call may use.
         verify: Compare all checksums, and predict the stored examples again.
+        search: How a two-tower model finds items: `exact`, or `faiss` for large catalogues.
 
     Raises:
         BundleError: There is none, a file is missing, changed or one too many, or scores are not the stored ones.
@@ -287,7 +293,9 @@ def load_served_model(
         if verify:
             rows = sample_rows(table.table)
             check_encoded(encoded, rows, computing.encode_items(table.rows(rows)))
-        catalogue = Catalogue(candidates, encoded)
+        vectors = candidates.vectors
+        found = None if vectors is None else make_search(search, np.asarray(vectors))
+        catalogue = Catalogue(candidates, encoded, search=found)
     users = (
         MappedTable.open_files(folder / MAPPED_USERS, user) if user and (folder / USERS).exists() else None
     )
