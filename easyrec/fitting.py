@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.tasks import RetrievalTask
@@ -26,9 +27,10 @@ from easyrec.training.cluster.prediction import read_predictions
 from easyrec.training.cluster.roles import PS, WORKER, LocalCluster
 from easyrec.training.plan import TrainingPlan, plan_training
 from easyrec.training.prefetch import BatchStream
+from easyrec.training.replicas import Replicas, ReplicaTrainer
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
-from easyrec.training.strategy import Choice, choose
+from easyrec.training.strategy import Choice, choose, start_replicas
 from easyrec.training.trainer import Trainer
 
 _USERS_IN_TRAINING = 500
@@ -39,29 +41,46 @@ def fit(
     *,
     resume: bool = False,
     cluster: str | None = None,
+    replicas: Replicas | None = None,
+    checkpoints: Path | None = None,
     callbacks: Sequence[Callback] = (),
     tell: Tell = lambda text: None,
 ) -> TrainingResult:
-    """Trains the network of a run, writing checkpoints and the log into its folder."""
+    """Trains the network of a run, writing checkpoints and the log into its folder.
+
+    Args:
+        prepared: The run.
+        resume: Go on from the latest checkpoint.
+        cluster: As for `easyrec.workflow.train`.
+        replicas: Of a synchronous training, from `start_replicas`; connected here unless given.
+        checkpoints: Folder of the checkpoints, where it is not the run's own.
+        callbacks: Follow the training.
+        tell: Called with one line of text as each step begins.
+    """
     config, data, encoder = prepared.config, prepared.data, prepared.encoder
     training = config.training
     choice = choose(training, cluster)
-    if choice.cluster is not None:
+    if choice.strategy == "parameter_server":
         return _fit_on_cluster(prepared, choice, resume, callbacks, tell)
     encoder.reset_coverage()
     latest = CheckpointStore(prepared.run.checkpoints).latest() if resume else None
     finished = (
         Finished() if latest is None else Finished(latest.progress.epoch, tuple(latest.progress.splits))
     )
-    trainer = Trainer(
-        prepared.network,
-        training,
-        prepared.run.directory,
-        rows=rows_per_epoch(prepared),
-        evaluate=None if data.eval is None else InTraining(prepared),
-        schema=encoder.schema,
-        callbacks=callbacks,
-    )
+    options: dict[str, Any] = {
+        "rows": rows_per_epoch(prepared),
+        "evaluate": None if data.eval is None else InTraining(prepared),
+        "schema": encoder.schema,
+        "callbacks": callbacks,
+    }
+    replicas = replicas or start_replicas(choice)
+    directory = prepared.run.directory
+    if replicas is None:
+        trainer = Trainer(prepared.network, training, directory, **options)
+    else:
+        trainer = ReplicaTrainer(prepared.network, training, directory, replicas=replicas, **options)
+    if checkpoints is not None:
+        trainer.checkpoints = CheckpointStore(checkpoints, training.checkpoints.keep)
     if training.shards.local or finished.splits:
         tell("preparing shards")
         folder = shards_folder(config, prepared.run.prepared)
@@ -74,7 +93,7 @@ def fit(
             shuffle_buffer=config.data.shuffle_buffer if config.data.shuffle else 0,
             seed=training.seed,
         )
-    tell("training")
+    tell("training" if choice.strategy == "local" else f"training {choice.why}")
     return trainer.fit(stream, resume=resume)
 
 

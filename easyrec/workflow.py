@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from easyrec.config.loader import parse_config
 from easyrec.data.dataset import open_dataset
 from easyrec.data.source import read_like
 from easyrec.errors import DataError
@@ -39,8 +40,10 @@ from easyrec.reports import Measured, notes_of, write_evaluation_report, write_r
 from easyrec.run import RunFolder, open_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
+from easyrec.training.cluster.roles import Cluster
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
+from easyrec.training.strategy import Choice, choose, start_replicas
 from evaluation import Example
 
 _USERS_IN_TRAINING = 500
@@ -120,8 +123,26 @@ def train(
     Raises:
         EasyRecError: Configuration, data or training went wrong; the message says what to do.
     """
-    prepared = prepare(config, overrides, run=run, resume=resume, overwrite=overwrite, tell=tell)
-    result = fit(prepared, resume=resume, cluster=cluster, callbacks=callbacks, tell=tell)
+    loaded = parse_config(config, overrides)
+    choice = choose(loaded.training, cluster)
+    replicas = start_replicas(choice)
+    own = Path(run) if run is not None else Path(loaded.output) / loaded.name
+    if not choice.chief:  # it trains along, and leaves checkpoints, measuring and the bundle to the chief
+        prepared = prepare(
+            loaded, run=own.with_name(f"{own.name}.{_task_of(choice)}"), overwrite=True, tell=tell
+        )
+        checkpoints = RunFolder(own).checkpoints
+        result = fit(
+            prepared,
+            resume=resume,
+            replicas=replicas,
+            checkpoints=checkpoints,
+            callbacks=callbacks,
+            tell=tell,
+        )
+        return Run(prepared.run, result, Measured())
+    prepared = prepare(loaded, run=own, resume=resume, overwrite=overwrite, tell=tell)
+    result = fit(prepared, resume=resume, cluster=cluster, replicas=replicas, callbacks=callbacks, tell=tell)
     if result.reason == "interrupted":
         return Run(prepared.run, result, Measured())
     restore_best(prepared)
@@ -132,6 +153,15 @@ def train(
     write_reports(prepared, result, measured, _examples(prepared))
     return Run(
         prepared.run, result, measured, (*notes_of(prepared), *measured.notes, *_few_steps(result, prepared))
+    )
+
+
+def _task_of(choice: Choice) -> str:
+    """Which process of a cluster this is, for the name of its folder."""
+    return (
+        f"{choice.cluster.task.job}-{choice.cluster.task.index}"
+        if isinstance(choice.cluster, Cluster)
+        else ""
     )
 
 

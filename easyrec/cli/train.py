@@ -47,7 +47,7 @@ def train(
     loaded = load_config(config, overrides or ())  # a mistake is told before TensorFlow is imported
     start_tensorflow()
     from easyrec.cli.progress import TrainingProgress
-    from easyrec.training.cluster.roles import CHIEF, Cluster
+    from easyrec.training.cluster.roles import PS, WORKER, Cluster
     from easyrec.training.cluster.server import serve
     from easyrec.training.strategy import choose
     from easyrec.workflow import train as train_pipeline
@@ -58,7 +58,11 @@ def train(
         console.print(text if text.startswith((" ", "[")) or "," in text else f"{text} ...", markup=False)
 
     choice = choose(loaded.training, cluster)
-    if isinstance(choice.cluster, Cluster) and choice.cluster.task.job != CHIEF:
+    if (
+        isinstance(choice.cluster, Cluster)
+        and choice.cluster.task.job in (WORKER, PS)
+        and choice.cluster.roles(PS)
+    ):
         serve(choice.cluster, lambda text: console.print(text, markup=False))
         return
     if plan:
@@ -87,6 +91,9 @@ def train(
             "Go on with the same command and --resume"
         )
         raise typer.Exit(INTERRUPTED)
+    if not choice.chief:
+        note(f"trained along for {trained.result.steps} steps; the chief measures and exports")
+        return
     for text in trained.notes:
         note(text)
     show_results(trained)

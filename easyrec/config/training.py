@@ -76,7 +76,8 @@ Schedule = Annotated[
     BeforeValidator(_named, json_schema_input_type=_Schedules | Literal["constant", "cosine"]),
 ]
 DenseOptimizer = Literal["adam", "adamw", "sgd", "adagrad", "rmsprop", "nadam", "adamax", "ftrl", "lion"]
-Strategy = Literal["auto", "local", "parameter_server"]
+Strategy = Literal["auto", "local", "mirrored", "multi_worker", "parameter_server"]
+Device = Annotated[str, Field(pattern=r"^(cpu|gpu)(:\d+)?$")]
 EmbeddingOptimizer = Literal["adagrad", "row_wise_adagrad", "lazy_adam", "sgd"]
 
 
@@ -186,6 +187,8 @@ class TrainingConfig(StrictModel):
     """Seed of weights, shuffling, dropout and sampling; the same seed gives the same run."""
     strategy: Strategy = "auto"
     """Where it runs; `auto` decides by `TF_CONFIG` and the devices that are there, and says why."""
+    devices: tuple[Device, ...] = ()
+    """Devices that must be there, such as `gpu` or `gpu:1`; `mirrored` trains on these, else on all GPUs."""
     shards: ShardsConfig = ShardsConfig()
     """Training data encoded once into shards."""
     cluster: ClusterConfig = ClusterConfig()

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ class Trainer:
         self.checkpoints = CheckpointStore(self.directory / "checkpoints", config.checkpoints.keep)
         self.progress = Progress(seed=config.seed)
         self.total_steps = _total_steps(config, rows)
-        self.step = TrainStep(network, config)
+        self.step = self._make_step(network, config)
         self._evaluate = evaluate
         self._suspects = Suspects(schema)
         self._callbacks = tuple(callbacks)
@@ -101,6 +100,18 @@ class Trainer:
             self._call("on_train_end", reason)
         return result
 
+    # What other ways of training do differently.
+
+    def _make_step(self, network: TrainableNetwork, config: TrainingConfig) -> TrainStep:
+        return TrainStep(network, config)
+
+    def _prepare_batch(self, batch: Any) -> PreparedBatch:
+        return prepare(self.network.embeddings, batch)
+
+    @property
+    def _interrupted(self) -> bool:
+        return self._interrupt.requested is not None
+
     # The loop.
 
     def _epochs(self, stream: BatchStream) -> str:
@@ -110,7 +121,7 @@ class Trainer:
             if self._reached_max():
                 return "max_steps"
             reason = self._epoch(stream)
-            if reason is None and self._interrupt.requested:
+            if reason is None and self._interrupted:
                 reason = "interrupted"  # while the epoch was measured; its checkpoint has been written
             if reason is not None:
                 return reason
@@ -120,7 +131,7 @@ class Trainer:
         """Trains on the rest of an epoch; why training must end, or None."""
         before = self.progress.batches
         batches = stream.batches(self.progress.epoch, skip=before)
-        with Prefetcher(batches, partial(prepare, self.network.embeddings)) as prefetcher:
+        with Prefetcher(batches, self._prepare_batch) as prefetcher:
             self._meter.resume()
             waited = 0.0
             for batch in prefetcher:
@@ -172,7 +183,7 @@ class Trainer:
             self._log_step()
         elif time.perf_counter() - self._called > _SECONDS_BETWEEN_CALLBACKS:
             self._tell(self._meter.peek())
-        if self._interrupt.requested:
+        if self._interrupted:
             self._meter.pause()
             self._save({})
             return "interrupted"

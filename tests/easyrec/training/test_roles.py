@@ -123,3 +123,22 @@ def test_where_training_runs_is_decided_and_explained(monkeypatch):
     assert chosen.strategy == "parameter_server"
     assert "1 chief, 2 worker, 1 ps" in chosen.why
     assert choose(TrainingConfig(strategy="local")).cluster is None
+
+
+def test_strategies_in_step(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ConfigError, match=r"'gpu:7' is not on this machine"):
+        choose(TrainingConfig(devices=("gpu:7",)))
+    assert choose(TrainingConfig(devices=("cpu",))).strategy == "local"
+    with pytest.raises(ConfigError, match=r"mirrored needs two or more devices"):
+        choose(TrainingConfig(strategy="mirrored", devices=("cpu:0",)))
+    with pytest.raises(ClusterError, match="multi_worker needs a cluster"):
+        choose(TrainingConfig(strategy="multi_worker"))
+    monkeypatch.setenv("TF_CONFIG", described())
+    with pytest.raises(ClusterError, match="multi_worker has no ps"):
+        choose(TrainingConfig(strategy="multi_worker"))
+    for index in range(2):
+        monkeypatch.setenv("TF_CONFIG", described({"type": "worker", "index": index}, worker=["b:1", "c:1"]))
+        chosen = choose(TrainingConfig())
+        assert (chosen.strategy, chosen.chief) == ("multi_worker", index == 0)
+        assert "several workers and no ps" in chosen.why
