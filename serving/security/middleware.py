@@ -99,11 +99,11 @@ class Gate:
             Refusal: They may not do this, or not so often.
         """
         headers = Headers(scope=scope)
-        if self._keys is None and not self._settings.open and _is_rebound(scope, headers):
+        if self._keys is None and not self._settings.open and not _is_from_here(scope, headers):
             raise Refusal(
                 403,
-                "without API keys the service answers to the names of this machine only; make a key, or set "
-                "security.open if a gateway in front checks who calls",
+                "without API keys the service answers this machine alone, by its own names; make a key with `easyrec "
+                "keys create`, or set security.open if a gateway in front checks who calls",
             )
         needed = required_scope(scope["method"], scope["path"], self._settings.open_metrics)
         caller = self._caller(headers)
@@ -199,11 +199,11 @@ def _then(messages: list[Message], receive: Receive) -> Receive:
     return receive_next
 
 
-def _is_rebound(scope: Scope, headers: Headers) -> bool:
-    """Whether a web page may have had its own name point to this machine, to read what only this machine may."""
+def _is_from_here(scope: Scope, headers: Headers) -> bool:
+    """Whether a request was made on this machine, and not by a web page that had its own name point here."""
     client = scope.get("client")
     name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    return client is not None and is_loopback(client[0]) and name != "localhost" and not _is_address(name)
+    return (client is None or is_loopback(client[0])) and (name == "localhost" or _is_address(name))
 
 
 def _is_address(name: str) -> bool:

@@ -126,7 +126,18 @@ def test_a_scope_is_asked_for():
 
 
 def test_where_there_are_no_keys_everybody_may():
-    assert ask(gate(keys=None), path="/v1/models/a:rollback").json()["caller"] is None
+    local, behind_gateway = gate(keys=None), gate(SecuritySettings(open=True), keys=None)
+    here = {"client": ("127.0.0.1", 1), "base_url": "http://localhost"}
+    assert ask(local, path="/v1/models/a:rollback", **here).json()["caller"] is None
+    assert ask(behind_gateway, path="/v1/models/a:rollback").json()["caller"] is None
+
+
+@pytest.mark.parametrize(
+    "client", [("10.0.0.1", 1), ("::ffff:10.0.0.1", 1), ("fe80::1", 1), ("somewhere", 1)]
+)
+def test_another_machine_is_refused_without_keys_whatever_server_listens(client):
+    problem = assert_problem(ask(gate(keys=None), client=client, base_url="http://10.0.0.2:8000"), 403)
+    assert "easyrec keys create" in problem["detail"]
 
 
 def test_metrics_may_be_open():
@@ -162,7 +173,7 @@ def test_a_key_may_have_a_rate_of_its_own():
 
 
 def test_without_keys_the_address_is_what_is_limited():
-    app = gate(SecuritySettings(requests_per_second=0.1, burst=1), keys=None)
+    app = gate(SecuritySettings(requests_per_second=0.1, burst=1, open=True), keys=None)
     assert [ask(app, client=("10.0.0.1", port)).status_code for port in (1, 2)] == [200, 429]
     assert ask(app, client=("10.0.0.2", 1)).status_code == 200
 
