@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,19 @@ def test_the_image_is_made_of_files_that_there_are_and_that_are_sent():
     project = (ROOT / "pyproject.toml").read_text()
     for extra in extras.split(","):
         assert re.search(rf"^{extra} = \[", project, flags=re.MULTILINE), extra
+
+
+def test_the_service_needs_nothing_of_what_the_small_image_leaves_out():
+    [removed] = re.findall(r"pip uninstall --yes (.*?);", stages()[0])
+    modules = {"grpcio": "grpc", "libclang": "clang"}
+    left_out = {modules.get(name, name.replace("-", "_")) for name in removed.split()}
+    assert "tensorflow" in left_out
+    importing = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({sorted(left_out)!r}))\n"  # None: importing it is an ImportError
+        "import easyrec.cli.main, serving.cli, serving.models.served"
+    )
+    subprocess.run([sys.executable, "-c", importing], cwd=ROOT, check=True)
 
 
 def test_the_lock_without_hashes_is_a_file_of_constraints():
