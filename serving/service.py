@@ -68,7 +68,12 @@ class Service:
         settings.data.mkdir(parents=True, exist_ok=True)
         self.store = GuardedStore(open_store(settings))
         self.hub = ModelHub(
-            functools.partial(load_served_model, runtime=settings.runtime, threads=settings.threads)
+            functools.partial(
+                load_served_model,
+                runtime=settings.runtime,
+                threads=settings.threads,
+                search=settings.search,
+            )
         )
         tables, trends = Tables(), Trends()
         self.resources = Resources(tables, trends, NewItems(tables, clock))

@@ -81,6 +81,8 @@ class Settings(StrictModel):
     """What computes the models."""
     threads: int = Field(1, ge=1)
     """Threads that one call of a model may use."""
+    search: Literal["exact", "faiss"] = "exact"
+    """How items are found by their vectors: all of them compared, or an approximate index for large catalogues."""
     watch: tuple[Path, ...] = ()
     """Folders in which new bundles are looked for, loaded in the background and made active once they are verified."""
     watch_seconds: float = Field(10.0, gt=0)

@@ -63,7 +63,7 @@ class Trends:
         """Keys and faded counts of the `n` items taken most, best first; at most a second old."""
         now = self._clock()
         with self._lock:
-            if self._best is None or now - self._best[0] >= _RENEW_SECONDS:
+            if self._best is None or not self._best[1] or now - self._best[0] >= _RENEW_SECONDS:
                 scale = float(np.exp(-(now - self._start) * self._rate))
                 ordered = sorted(self._counts.items(), key=lambda pair: -pair[1])[:10_000]
                 self._best = (now, [key for key, _ in ordered], [count * scale for _, count in ordered])

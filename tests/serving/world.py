@@ -29,6 +29,7 @@ from serving.funnel.trends import Trends
 from serving.models.catalogue import Catalogue
 from serving.models.histories import Histories
 from serving.models.hub import ModelHub
+from serving.models.search import ExactSearch
 from serving.models.served import ServedModel
 from serving.people.people import People
 from serving.recommender import Recommender
@@ -130,10 +131,12 @@ class KnownModel(ServedModel):
 
     def __init__(self, folder: Path, name: str = "films", version: str = "1", vectors: bool = False) -> None:
         candidates = write_candidates(folder / "candidates")
+        search = None
         if vectors:
             one_hot = np.eye(4, dtype=np.float32)[np.arange(ITEMS) % 4]
             candidates = Candidates(**{**vars(candidates), "vectors": one_hot})
-        catalogue = Catalogue(candidates, EncodedBatch(ITEMS))
+            search = ExactSearch(one_hot)
+        catalogue = Catalogue(candidates, EncodedBatch(ITEMS), search=search)
         users = KeyedTable(user_table(), "user_id")
         MappedTable.write_files(users, folder / "users")
         super().__init__(

@@ -70,7 +70,6 @@ def _vectors(query: Query, rows: Rows) -> npt.NDArray[np.float32]:
     for model in (query.model, *query.models.values()):
         if model.two_tower:
             places = rows if model is query.model else model.catalogue.rows(query.catalogue.ids.take(rows))
-            vectors = model.catalogue.vectors
-            if vectors is not None:
-                return np.where((places >= 0)[:, None], vectors[np.maximum(places, 0)], 0).astype(np.float32)
+            vectors = model.catalogue.vectors_of(np.maximum(places, 0))
+            return np.where((places >= 0)[:, None], vectors, 0).astype(np.float32)
     raise ConfigError("`by: vectors` needs a two_tower model, and none is loaded; use `by: content`")
