@@ -22,7 +22,7 @@ from evaluation.abtest.analysis.quantile_values import quantile_moments
 from evaluation.abtest.analysis.results import Check, ExperimentResult, MetricResult, Role, Verdict
 from evaluation.abtest.analysis.tables import DAY, event_rows, exposure_rows, to_records
 from evaluation.abtest.analysis.trust import Subject, trust_checks
-from evaluation.abtest.analysis.units import UnitTable, counts_by_variant, unit_table
+from evaluation.abtest.analysis.units import GRACE, UnitTable, counts_by_variant, unit_table
 from evaluation.abtest.analysis.values import AveragedMetric, Values, measure_values
 from evaluation.abtest.analysis.verdict import decide, overall
 from evaluation.abtest.assignment import TIME_SLOT
@@ -95,7 +95,10 @@ def analyze(
     questions = questions_of(config, one)
     events = _events(logs.events, table, unit)
     if until is None:
-        table = replace(table, until=_end(table, events))
+        end = _end(table, events)
+        table = replace(table, until=end, closing=min(table.closing + GRACE, end))
+    if one.end is not None:
+        table = replace(table, closing=min(table.closing, max(one.end.timestamp(), table.origin + 1)))
     tell("values")
     values = measure_values(
         table,
@@ -169,12 +172,12 @@ def _events(events: Any, table: UnitTable, unit: str) -> Any:
 
 
 def _end(table: UnitTable, events: Any) -> float:
-    """The end of the data: what units did after the last exposure belongs to it, but nothing from the future."""
+    """The end of the data, for windows that go on after the last exposure; but nothing from the future."""
     if events is None:
         return table.until
     past = events.filter(events["at"] <= max(time.time(), table.until))
     [row] = to_records(past.aggregate(last=past["at"].max()))
-    return max(table.until, float(row["last"] or 0.0) + 1e-3)
+    return max(table.closing, float(row["last"] or 0.0) + 1e-3)
 
 
 def _judge(
@@ -187,7 +190,7 @@ def _judge(
     analysis = one.analysis
     planned = analysis.planned_n or _planned(one, looks[-1][1], questions)
     reached = planned is not None and table.counts["units"] >= planned
-    ended = one.end is not None and table.until >= one.end.timestamp()
+    ended = one.status == "stopped" or (one.end is not None and table.until >= one.end.timestamp())
     unplanned = planned is None and one.end is None
     method = analysis.method
     if method == "group_sequential" and planned is None:
@@ -308,7 +311,7 @@ def _result(
         planned=judge.planned,
         information=table.counts["units"] / judge.planned if judge.planned else float("nan"),
         start=_iso(float(to_records(table.units.aggregate(at=table.units.first.min()))[0]["at"])),
-        until=_iso(table.until),
+        until=_iso(table.closing),
         days=days,
         config_hash=config.hash,
         units={**dict.fromkeys(one.variants, 0), **units},

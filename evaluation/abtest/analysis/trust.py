@@ -282,7 +282,7 @@ def _answers(subject: Subject) -> Any:
     joined = events.filter(events.request_id.notnull()).inner_join(
         subject.table.units.select("unit", "first"), "unit"
     )
-    return joined.filter((joined["at"] >= joined.first) & (joined["at"] < subject.table.until))
+    return joined.filter((joined["at"] >= joined.first) & (joined["at"] < subject.table.closing))
 
 
 def orphans(subject: Subject) -> Check:

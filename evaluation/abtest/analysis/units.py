@@ -9,6 +9,9 @@ import ibis
 from evaluation.abtest.analysis.tables import DAY, attribute, kept, to_records
 from evaluation.abtest.errors import ExperimentDataError
 
+GRACE = 3600.0
+"""Seconds after the last exposure in which its answer may still come."""
+
 
 @dataclass(frozen=True)
 class UnitTable:
@@ -19,7 +22,9 @@ class UnitTable:
         units: Ibis table: unit, first, last, variant, rows, fallbacks, day (of the first exposure), segment_0...
         segments: Names of the segment columns.
         origin: Midnight (UTC) of the day of the first exposure, seconds since 1970.
-        until: End of the data, seconds since 1970.
+        until: End of the data, seconds since 1970; windows may end until then.
+        closing: When the experiment ended or was seen last: what units do later, under something else, does not count
+            for metrics without a window.
         counts: What was counted on the way: rows, forced_rows, untriggered_rows, units, multi_variant_units.
     """
 
@@ -28,17 +33,18 @@ class UnitTable:
     segments: Sequence[str]
     origin: float
     until: float
+    closing: float
     counts: dict[str, int]
 
     @property
     def days(self) -> int:
-        """Calendar days from the first exposure to the end of the data."""
-        return max(1, int((self.until - self.origin - 1e-6) // DAY) + 1)
+        """Calendar days from the first exposure to the closing."""
+        return max(1, int((self.closing - self.origin - 1e-6) // DAY) + 1)
 
     @property
     def age(self) -> float:
-        """Days from the first exposure to the end of the data, with their fraction."""
-        return (self.until - self.origin) / DAY
+        """Days from the first exposure to the closing, with their fraction."""
+        return (self.closing - self.origin) / DAY
 
 
 def unit_table(
@@ -106,7 +112,9 @@ def unit_table(
     origin = span["first"] // DAY * DAY
     units = grouped.filter(grouped.low == grouped.high)
     units = kept(units.mutate(day=((units.first - origin) / DAY).floor().cast("int32")).drop("low", "high"))
-    return UnitTable(counted, units, list(segments), origin, until or float(span["last"]) + 1e-3, counts)
+    last = float(span["last"])
+    end = until if until is not None else last + 1e-3
+    return UnitTable(counted, units, list(segments), origin, end, min(last + GRACE, end), counts)
 
 
 def _counts(mine: Any, exposures: Any, experiment: str, phase: int) -> dict[str, int]:

@@ -94,7 +94,7 @@ def measure_values(
     if events is not None and any(one.measure.exposure is None for one in values.columns):
         joined = _joined(table, events, values.columns, history_days)
         parts.append(_of_events(table, joined, values.columns))
-        before.append(_before(joined, values.columns))
+        before.append(_before(table, joined, values.columns))
         for one, column in values.columns.items():
             if one.measure.distinct is not None:
                 now, then = _of_distinct(table, joined, one, column, list(values.columns.values()))
@@ -131,12 +131,12 @@ def _chosen(rows: Any, measure: Measure, name: str) -> Any:
     return chosen & condition_expr(rows, measure.where, f"metric {name}") if measure.where else chosen
 
 
-def _inside(rows: Any, one: Windowed) -> Any:
+def _inside(table: UnitTable, rows: Any, one: Windowed) -> Any:
     """Whether a row lies in the measure's days after first exposure."""
     start = rows.first + (one.measure.from_day or 0.0) * DAY
     inside = rows["at"] >= start
     end = one.measure.to_day or one.window_days
-    return inside & (rows["at"] < rows.first + end * DAY) if end else inside
+    return inside & (rows["at"] < (rows.first + end * DAY if end else ibis.literal(table.closing)))
 
 
 def _placed(table: UnitTable, rows: Any) -> dict[str, Any]:
@@ -152,27 +152,27 @@ def _number(rows: Any, measure: Measure) -> Any:
     return ibis.literal(1.0)
 
 
-def _amounts(rows: Any, columns: Mapping[Windowed, str], *, after: bool) -> dict[str, Any]:
+def _amounts(table: UnitTable, rows: Any, columns: Mapping[Windowed, str], *, after: bool) -> dict[str, Any]:
     amounts = {}
     for one, column in columns.items():
         if one.measure.exposure is not None or one.measure.distinct is not None:
             amounts[column] = ibis.literal(0.0)
             continue
         chosen = _chosen(rows, one.measure, column)
-        chosen = chosen & (_inside(rows, one) if after else rows["at"] < rows.first)
+        chosen = chosen & (_inside(table, rows, one) if after else rows["at"] < rows.first)
         amounts[column] = ibis.ifelse(chosen, _number(rows, one.measure), 0.0)
     return amounts
 
 
 def _of_events(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
     rows = joined.filter(joined["at"] >= joined.first)
-    rows = rows.select("unit", **_placed(table, rows), **_amounts(rows, columns, after=True))
+    rows = rows.select("unit", **_placed(table, rows), **_amounts(table, rows, columns, after=True))
     return _summed([rows], ["unit", "day", "age"], list(columns.values()))
 
 
-def _before(joined: Any, columns: Mapping[Windowed, str]) -> Any:
+def _before(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
     rows = joined.filter(joined["at"] < joined.first)
-    rows = rows.select("unit", **_amounts(rows, columns, after=False))
+    rows = rows.select("unit", **_amounts(table, rows, columns, after=False))
     return _summed([rows], ["unit"], list(columns.values()))
 
 
@@ -183,7 +183,7 @@ def _of_distinct(
     _known(joined, one.measure.distinct or "")
     chosen = joined.filter(_chosen(joined, one.measure, column) & joined[one.measure.distinct].notnull())
     zeros = {name: ibis.literal(0.0) for name in names}
-    after = chosen.filter(_inside(chosen, one))
+    after = chosen.filter(_inside(table, chosen, one))
     seen = after.group_by("unit", one.measure.distinct).aggregate(
         at=after["at"].min(), first=after.first.min()
     )
@@ -208,7 +208,7 @@ def _of_exposures(table: UnitTable, columns: Mapping[Windowed, str]) -> Any:
     for one in needed:
         name = one.measure.exposure or ""
         value = ibis.literal(1.0) if name == "count" else numeric(rows, name, "A measure of exposures")
-        chosen = _inside(rows, one)
+        chosen = _inside(table, rows, one)
         if one.measure.where:
             chosen = chosen & condition_expr(rows, one.measure.where, f"the measure of {name!r}")
         amounts[columns[one]] = ibis.ifelse(chosen, value, 0.0)
@@ -314,7 +314,7 @@ def moments_by_age(
     Units count for an age once that day of theirs is over; those that did nothing on it count as 0.
     """
     table, names = values.table, list(values.columns.values())
-    done = table.units.mutate(full=((table.until - table.units.first) / DAY).floor().cast("int32"))
+    done = table.units.mutate(full=((table.closing - table.units.first) / DAY).floor().cast("int32"))
     reached = {
         (row["variant"], row["full"]): row["units"]
         for row in to_records(done.group_by("variant", "full").aggregate(units=done.count()))

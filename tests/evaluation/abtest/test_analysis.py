@@ -361,13 +361,13 @@ def test_what_counts(tmp_path, monkeypatch):
 
 def test_a_cap_is_one_for_all_arms_and_never_erases_a_rare_metric(tmp_path, monkeypatch):
     exposures = [(f"u{n}", "din" if n % 2 else "control", 0.0, f"r{n}") for n in range(40)]
-    events = [(f"u{n}", "buy", 0.1, {"value": 1.0 if n else 1000.0}) for n in range(40)]
+    events = [(f"u{n}", "buy", 0.01, {"value": 1.0 if n else 1000.0}) for n in range(40)]
     bought = {"event": "buy", "sum": "value"}
     got = values_of(
         tmp_path,
         monkeypatch,
         exposures,
-        [*events, ("u1", "rare", 0.1, {"value": 5.0})],
+        [*events, ("u1", "rare", 0.01, {"value": 5.0})],
         capped={"type": "mean", "value": bought, "cap": 0.9},
         rare={"type": "mean", "value": {"event": "rare", "sum": "value"}, "cap": 0.9},
     )
@@ -425,7 +425,7 @@ def test_everyone_in_one_arm(simulated):
 
 def test_a_metric_without_variance_says_so(tmp_path):
     exposures = [(f"u{n}", "din" if n % 2 else "control", 0.0, f"r{n}") for n in range(600)]
-    events = [(f"u{n}", "view", 0.1, {}) for n in range(600)]
+    events = [(f"u{n}", "view", 0.01, {}) for n in range(600)]
     config = parse_experiments(definitions(same={"type": "mean", "value": {"event": "view"}}))
     [same] = analyzed(small_logs(tmp_path, exposures, events), config=config).metrics
     assert "no variance" in same.note
@@ -639,3 +639,18 @@ def test_interleaving_needs_its_kind_of_experiment_and_logs(found):
         logs = Logs(open_exposures(connection, one.folder / "exposures"), None)
         with pytest.raises(ExperimentDataError, match="mixes no lists"):
             analyze_interleaved(one.config, "din", logs)
+
+
+def test_what_users_do_after_the_experiment_counts_only_inside_windows(tmp_path, monkeypatch):
+    exposures = [(f"u{n}", "din" if n % 2 else "control", 0.1 * n, f"r{n}") for n in range(10)]
+    events = [(f"u{n}", "click", day, {}) for n in range(10) for day in (0.1 * n + 0.01, 3.0)]
+    got = values_of(
+        tmp_path,
+        monkeypatch,
+        exposures,
+        [*events, ("stranger", "click", 20.0, {})],
+        open={"type": "mean", "value": {"event": "click"}},
+        week={"type": "mean", "value": {"event": "click"}, "window_days": 7},
+    )
+    assert got["open"][:2] == (1.0, 1.0)  # the experiment was over on day 3
+    assert got["week"] == (2.0, 2.0, 5, 5)
