@@ -148,8 +148,7 @@ def prepare_shards(
     folder, data, encoder = fitted(config, overrides, run=run, tell=tell)
     tell("preparing shards")
     place = shards_folder(data.config, folder.prepared)
-    replace = overwrite or data.config.training.shards.path is None
-    made = [training_shards(data.config, data, encoder, place, replace=replace, progress=progress)]
+    made = [training_shards(data.config, data, encoder, place, replace=overwrite, progress=progress)]
     if data.eval is not None:
         made.append(held_out_shards(data.config, data, encoder, place))
     return made

@@ -261,7 +261,8 @@ class ReplicaTrainer(Trainer):
         self._replicas = replicas
         super().__init__(*args, **options)
         if self.total_steps is not None and self.config.max_steps is None:
-            self.total_steps = -(-self.total_steps // replicas.count)
+            epochs = self.config.epochs
+            self.total_steps = epochs * -(-(self.total_steps // epochs) // replicas.count)
             self._factor = schedule_factor(self.config.optimizer.schedule, self.total_steps)
 
     def fit(self, stream: BatchStream, *, resume: bool = False) -> TrainingResult:

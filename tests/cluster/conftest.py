@@ -29,10 +29,15 @@ def make(data) -> Callable[..., Prepared]:
     """Prepares a run of the tiny pipeline in a folder, with options of `training`."""
 
     def run(
-        output: Path, resume: bool = False, shuffle: bool = True, like: Path | None = None, **training: Any
+        output: Path,
+        resume: bool = False,
+        shuffle: bool = True,
+        on_error: str = "fail",
+        like: Path | None = None,
+        **training: Any,
     ) -> Prepared:
         config = pipeline(data, like or output)
-        config["data"] |= {"shuffle": shuffle}
+        config["data"] |= {"shuffle": shuffle, "on_error": on_error}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {
             "epochs": 2,

@@ -38,7 +38,7 @@ def training_shards(
         data: The data.
         encoder: The fitted features.
         folder: Of all shards of the pipeline; these go into `train`.
-        replace: Whether shards of something else that are there are removed.
+        replace: Whether shards of something else that are there are removed; among the run's own data they always are.
         progress: Called from several threads with the rows of each split written.
 
     Raises:
@@ -57,7 +57,7 @@ def training_shards(
         lambda table: encoder.encode_table(table, count=True),
         ShardPlan(batch, split, buffer, config.training.seed, facts),
         coverage=encoder.coverage,
-        replace=replace,
+        replace=replace or config.training.shards.path is None,
         progress=progress,
     )
     encoder.reset_coverage(shards.coverage)

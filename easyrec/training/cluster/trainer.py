@@ -59,6 +59,7 @@ class ClusterTrainer(Trainer):
         self.function = SplitFunction(strategy, self.step, shards.layout, shards.batch_size)
         self.loads = WorkerLoads(workers)
         self.skipped: list[str] = []
+        self._left_out = 0
         self._workers = workers
         self._shuffle = shuffle
         self._skip_damaged = skip_damaged
@@ -118,6 +119,7 @@ class ClusterTrainer(Trainer):
         self._check_epoch()
         self._call("on_epoch_end", epoch, self.progress.examples)
         metrics = self._measure()
+        self._left_out = 0
         self.progress = replace(self.progress, epoch=epoch + 1, batches=0, splits=[])
         self._save(metrics)
         return None
@@ -190,6 +192,7 @@ class ClusterTrainer(Trainer):
         if not self._skip_damaged:
             raise trouble from error
         self.skipped.append(self.shards.path(split))
+        self._left_out += 1
         self._write("skipped", {"split": split.file, "rows": split.rows})
         self._call("on_note", f"left out a damaged shard: {trouble}")
         self.progress = replace(self.progress, splits=[*self.progress.splits, outcome.task.split])
@@ -256,8 +259,8 @@ class ClusterTrainer(Trainer):
             "epoch",
             {
                 "epoch": self.progress.epoch,
-                "splits": len(finished) - len(self.skipped),
-                "skipped": len(self.skipped),
+                "splits": len(finished) - self._left_out,
+                "skipped": self._left_out,
                 "repeated": self._dispatcher.repeated,
                 "batches": self.progress.batches,
             },
