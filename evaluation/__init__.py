@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from evaluation.attribution import Attribution
     from evaluation.baselines import BASELINES, Baseline, fit_baselines
     from evaluation.candidates import Candidates
-    from evaluation.catalogue_facts import catalogue_facts
     from evaluation.comparison import compare, compared_rankings
     from evaluation.comparison_result import Compared, Comparison
     from evaluation.errors import DataError, EvaluationError, MetricError
+    from evaluation.facts import catalogue_facts
     from evaluation.gates import Gate, GateResult, judge_gates, parse_gate
     from evaluation.importance import Importance, ImportanceResult, permutation_importance
     from evaluation.interactions import Interactions, ItemAttributes
-    from evaluation.leaderboard import Leaderboard, leaderboard
     from evaluation.leakage import Finding, LeakageReport, check_leakage
     from evaluation.metrics.concordance import xauc
     from evaluation.metrics.decisions import accuracy, f1, precision, recall
@@ -46,8 +45,10 @@ if TYPE_CHECKING:
     from evaluation.rates import rate_baselines
     from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
     from evaluation.results import BaselineResult, EvaluationResult, TaskResult
+    from evaluation.side_by_side import Leaderboard, leaderboard
     from evaluation.slice_result import Slice, SliceResult
     from evaluation.slices import evaluate_slices
+    from evaluation.splits import leave_last_out, split_by_time, split_by_user
     from evaluation.uncertainty import Estimate, PairedDifference
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "infer_task",
     "judge_gates",
     "leaderboard",
+    "leave_last_out",
     "log_loss",
     "macro_f1",
     "mae",
@@ -127,6 +129,8 @@ __all__ = [
     "recall",
     "register_metric",
     "rmse",
+    "split_by_time",
+    "split_by_user",
     "write_report",
     "xauc",
 ]
@@ -139,7 +143,6 @@ _NAMES_OF = {
         "fit_baselines",
     ),
     "candidates": ("Candidates",),
-    "catalogue_facts": ("catalogue_facts",),
     "comparison": (
         "compare",
         "compared_rankings",
@@ -153,6 +156,7 @@ _NAMES_OF = {
         "EvaluationError",
         "MetricError",
     ),
+    "facts": ("catalogue_facts",),
     "gates": (
         "Gate",
         "GateResult",
@@ -167,10 +171,6 @@ _NAMES_OF = {
     "interactions": (
         "Interactions",
         "ItemAttributes",
-    ),
-    "leaderboard": (
-        "Leaderboard",
-        "leaderboard",
     ),
     "leakage": (
         "Finding",
@@ -243,11 +243,20 @@ _NAMES_OF = {
         "EvaluationResult",
         "TaskResult",
     ),
+    "side_by_side": (
+        "Leaderboard",
+        "leaderboard",
+    ),
     "slice_result": (
         "Slice",
         "SliceResult",
     ),
     "slices": ("evaluate_slices",),
+    "splits": (
+        "leave_last_out",
+        "split_by_time",
+        "split_by_user",
+    ),
     "uncertainty": (
         "Estimate",
         "PairedDifference",

@@ -63,7 +63,7 @@ class Interactions:
         user_codes, item_codes = _codes(users, n_users, "users"), _codes(items, n_items, "items")
         if len(user_codes) != len(item_codes):
             raise DataError(f"There are {len(user_codes):,} users but {len(item_codes):,} items.")
-        clock = None if times is None else _times(times)
+        clock = None if times is None else numbers_of_times(times)
         if clock is not None and len(clock) != len(user_codes):
             raise DataError(f"There are {len(user_codes):,} interactions but {len(clock):,} times.")
         counts = weights(weight, len(user_codes)) if len(user_codes) else np.empty(0)
@@ -123,7 +123,12 @@ def _codes(values: npt.ArrayLike, n: int, name: str) -> IntArray:
     return result
 
 
-def _times(values: npt.ArrayLike) -> FloatArray:
+def numbers_of_times(values: npt.ArrayLike) -> FloatArray:
+    """Numbers or datetimes as float64 [n], larger is later.
+
+    Raises:
+        DataError: A time is missing.
+    """
     array = np.asarray(values)
     if array.dtype.kind == "M":
         if np.isnat(array).any():

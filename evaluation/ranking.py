@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from evaluation.arrays import IntArray, SparseRows
 from evaluation.candidates import Candidates
-from evaluation.catalogue_facts import catalogue_facts
 from evaluation.cold_start import Apart, cold_parts
 from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
+from evaluation.facts import catalogue_facts
 from evaluation.interactions import Interactions, ItemAttributes
 from evaluation.metrics.catalogue import CatalogueFacts
 from evaluation.metrics.ranking import RankedLists, positive_entries

@@ -11,6 +11,7 @@ from evaluation.metrics.registry import parse_metric
 from evaluation.metrics.thresholds import Decisions
 from evaluation.plotting.plots import CURVE_PLOTS
 from evaluation.render import TextTable, common_decimals, decimals_for, interval_text, number, percent
+from evaluation.slice_result import SliceResult
 from evaluation.uncertainty import Estimate, PairedDifference, finite_or_none
 
 TaskType: TypeAlias = Literal["binary", "regression", "multiclass"]
@@ -180,6 +181,7 @@ class EvaluationResult:
         resamples: Number of bootstrap resamples, 0 without intervals.
         seed: Seed of the resamples.
         n_grouped: Number of random groups that the units were drawn in, where they are too many to draw singly.
+        slices: Metrics by slice that belong to it, for reports.
     """
 
     tasks: Mapping[str, TaskResult]
@@ -189,6 +191,7 @@ class EvaluationResult:
     resamples: int
     seed: int
     n_grouped: int | None = None
+    slices: tuple[SliceResult, ...] = ()
 
     def __getitem__(self, task: str) -> TaskResult:
         """The result of a task."""

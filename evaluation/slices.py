@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from evaluation.multiplicity import benjamini_hochberg
 from evaluation.plans import Plan, TaskColumns
 from evaluation.predictions import default_tasks, plan_tasks
 from evaluation.slice_result import SLICE_RESAMPLES, Slice, SliceResult
+from evaluation.streaming import STREAMED_ROWS, rows_in_file
 from evaluation.tables import Column, Predictions, read_columns
 from evaluation.uncertainty import (
     DEFAULT_LEVEL,
@@ -69,6 +71,10 @@ def evaluate_slices(
         MetricError: See `evaluate`.
     """
     check_bootstrap(level, resamples)
+    if isinstance(predictions, str | Path) and rows_in_file(predictions) > STREAMED_ROWS:
+        raise EvaluationError(
+            f"{predictions} has more than {STREAMED_ROWS:,} rows, too many to slice at once; slice a sample of them."
+        )
     if isinstance(by, str) or not by:
         raise EvaluationError(f"by must be a list of columns that is not empty, got {by!r}.")
     known = dict(tasks) if tasks is not None else default_tasks(predictions)

@@ -56,9 +56,11 @@ def compare(
         return
     if len(runs) < _TWO:
         raise ConfigError("give two runs to compare, or more to put side by side")
-    from evaluation import judge_gates, parse_gate
+    from evaluation import judge_gates, parse_gate, parse_metric
 
     gates = [parse_gate(text, is_strict=strict) for text in gate or ()]
+    for wanted in gates:  # a wrong name is found before the runs are measured
+        parse_metric(wanted.metric.rpartition("/")[2])
     start_tensorflow()
     from easyrec.offline.comparison import compare_runs
 

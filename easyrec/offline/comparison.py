@@ -149,6 +149,7 @@ def _rows(
     seed: int,
 ) -> Comparison:
     tables = first.table(), second.table()
+    _refuse_other_rows(first, second, *tables)
     shared = [name for name in (_USER, _WEIGHT) if all(name in table.column_names for table in tables)]
     return compare(
         *tables,
@@ -159,6 +160,17 @@ def _rows(
         names=names,
         resamples=resamples,
         seed=seed,
+    )
+
+
+def _refuse_other_rows(first: Side, second: Side, mine: pa.Table, other: pa.Table) -> None:
+    shared = [name for name in mine.column_names if name in other.column_names]
+    keys = [name for name in shared if name == _USER or name.startswith("label/")]
+    if len(mine) == len(other) and all(mine[name].equals(other[name].cast(mine[name].type)) for name in keys):
+        return
+    raise DataError(
+        f"{first.folder.directory} and {second.folder.directory} do not have the same evaluation rows "
+        f"({len(mine):,} and {len(other):,}), so their figures cannot be compared: give both the same rows with --data"
     )
 
 

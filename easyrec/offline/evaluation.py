@@ -7,6 +7,7 @@ predicts the rows of a table, and as a `Ranker`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,13 +26,15 @@ from easyrec.export.runtime import Predictions
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network
 from easyrec.offline.catalogue import Catalogue, read_catalogue
-from easyrec.offline.rates import training_sums
+from easyrec.offline.rates import LabelSums, training_sums
 from evaluation import (
     EvaluationResult,
     RankingResult,
+    SliceResult,
     TaskColumns,
     evaluate,
     evaluate_ranking,
+    evaluate_slices,
     fit_baselines,
 )
 from evaluation.rates import DEFAULT_STRENGTH, rates_of_counts
@@ -153,9 +156,11 @@ class OfflineEvaluation:
             metrics = {name: chosen for name, chosen in metrics.items() if self.config.tasks[name].metrics}
         options = self.config.evaluation
         baselines: dict[str, dict[str, str]] = {}
+        sums: dict[str, LabelSums] = {}
         if intervals:
-            table, baselines = self._with_baselines(table)
-        return evaluate(
+            sums = training_sums(self._data.train, self.config.data.keys, self.tasks.values())
+            table, baselines = self._with_baselines(table, sums)
+        result = evaluate(
             table,
             tasks=self.tasks,
             user=user,
@@ -166,6 +171,8 @@ class OfflineEvaluation:
             resamples=max(options.resamples, 1),
             seed=self.config.training.seed,
         )
+        draws = options.resamples if intervals else 0
+        return replace(result, slices=self._slices(table, sums, draws)) if draws else result
 
     def predictions(self, predict: Predict, max_rows: int | None = None) -> pa.Table:
         """A predictions table of the evaluation rows: users, items, weights, and by task `label/<task>` and scores.
@@ -197,15 +204,43 @@ class OfflineEvaluation:
                 break
         return pa.concat_tables(parts)
 
-    def _with_baselines(self, table: pa.Table) -> tuple[pa.Table, dict[str, dict[str, str]]]:
+    def _slices(
+        self, table: pa.Table, sums: Mapping[str, LabelSums], resamples: int
+    ) -> tuple[SliceResult, ...]:
+        """The first task by how many training rows users and items have, in quarters."""
+        keys = self.config.data.keys
+        name, task = next(iter(self.tasks.items()))
+        known = sums[task.label]
+        by = []
+        for key, counts, title in (
+            (keys.user, known.by_user, "training rows of the user"),
+            (keys.item, known.rows_by_item, "training rows of the item"),
+        ):
+            if key is not None:
+                rows = table[key].to_pandas().map(counts).fillna(0).to_numpy(np.float64)
+                if rows.min() < rows.max():
+                    table = table.append_column(title, pa.array(rows))
+                    by.append(f"{title}:4")
+        if not by:
+            return ()
+        found = evaluate_slices(
+            table,
+            by,
+            tasks={name: task},
+            user=keys.user,
+            weight="weight" if self.config.data.weight is not None else None,
+            resamples=resamples,
+            seed=self.config.training.seed,
+        )
+        return (found,)
+
+    def _with_baselines(
+        self, table: pa.Table, sums: Mapping[str, LabelSums]
+    ) -> tuple[pa.Table, dict[str, dict[str, str]]]:
         """The table with what the training rows' means predict, and the columns of that by task and baseline."""
         item = self.config.data.keys.item
         tasks = {name: task for name, task in self.tasks.items() if task.type != "multiclass"}
         columns: dict[str, dict[str, str]] = {name: {} for name in self.tasks}
-        if not tasks:
-            return table, columns
-        labels = [task.label for task in tasks.values()]
-        sums = training_sums(self._data.train, item, labels)
         for name, task in tasks.items():
             total = sums[task.label]
             constant = rates_of_counts(np.zeros(len(table)), {0: total.overall}, 0.0)

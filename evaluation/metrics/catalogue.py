@@ -7,7 +7,7 @@ from evaluation.arrays import BoolArray, FloatArray, IntArray, SparseRows
 
 @dataclass(frozen=True)
 class CatalogueFacts:
-    """Facts of a catalogue, see `beyond_accuracy.catalogue_facts`.
+    """Facts of a catalogue, see `facts.catalogue_facts`.
 
     Attributes:
         n_items: Number of items that can be recommended.

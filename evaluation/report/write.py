@@ -67,7 +67,7 @@ def write_report(
         config_text: The configuration as text.
         versions: Versions of libraries.
         command: The command that reproduces the run.
-        slices: Results of `evaluate_slices`.
+        slices: Results of `evaluate_slices`, after those of `evaluation` itself.
         leakage: Result of `check_leakage`.
         importance: Results of `permutation_importance`.
         attributions: Predictions taken apart.
@@ -92,7 +92,7 @@ def write_report(
         config_text=config_text or "",
         versions=versions or {},
         command=command or "",
-        slices=slices or (),
+        slices=(*(evaluation.slices if evaluation else ()), *(slices or ())),
         leakage=leakage,
         importance=importance or (),
         attributions=attributions or (),

@@ -1,5 +1,6 @@
 """The public surface of the package, and what importing it costs."""
 
+import pkgutil
 import subprocess
 import sys
 
@@ -14,6 +15,12 @@ def test_every_public_name_loads_and_is_listed() -> None:
         assert getattr(evaluation, name) is not None
     assert sorted(evaluation._HOME) == sorted(evaluation.__all__)
     assert callable(evaluation.evaluate)
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    # Importing evaluation.x sets the attribute x of the package, whatever was meant by it.
+    modules = {module.name for module in pkgutil.iter_modules(evaluation.__path__)}
+    assert not modules & set(evaluation.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

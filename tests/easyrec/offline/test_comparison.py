@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -60,7 +61,8 @@ def test_runs_are_put_side_by_side(two_runs, capsys):
     ("options", "code", "message"),
     [
         (["--gate", "auc"], 1, "METRIC:CHANGE"),
-        (["--gate", "liked/acu:0"], 1, "did you mean 'liked/auc'"),
+        (["--gate", "liked/acu:0"], 1, "did you mean 'auc'"),
+        (["--gate", "like/auc:0"], 1, "did you mean 'liked/auc'"),
         (["--metric", "liked/acu"], 1, "did you mean 'liked/auc'"),
     ],
 )
@@ -80,6 +82,13 @@ def test_other_rows_are_refused(two_runs, tmp_path):
     other.to_parquet(tmp_path / "other.parquet")
     same = compare_runs(two_runs.full, two_runs.poor, data=[str(tmp_path / "other.parquet")], resamples=40)
     assert same["liked/auc"].reference.value < 0.5  # both on the other rows
+    moved = tmp_path / "moved"
+    shutil.copytree(two_runs.poor, moved)
+    config = (moved / "config.yaml").read_text()
+    (moved / "config.yaml").write_text(config.replace("eval.parquet", "fewer.parquet"))
+    other[:300].to_parquet(two_runs.data / "fewer.parquet")
+    with pytest.raises(EasyRecError, match=r"do not have the same evaluation rows \(400 and 300\).*--data"):
+        compare_runs(two_runs.full, moved, resamples=40)
     with pytest.raises(EasyRecError, match="is not a run"):
         compare_runs(two_runs.full, two_runs.data / "nothing", resamples=40)
 
@@ -96,6 +105,12 @@ def test_the_report_shows_baselines_data_and_leakage(two_runs):
     expected = np.mean((rates - evaluated["liked"]) ** 2)
     assert task["baselines"]["item_rate"]["metrics"]["brier"]["value"] == pytest.approx(expected, rel=1e-6)
     assert report["data"]["evaluation"]["rows used"] == 400
+    [slices] = report["slices"]
+    assert {one["column"] for one in slices["slices"]} == {
+        "training rows of the user",
+        "training rows of the item",
+    }
+    assert sum(one["n_rows"] for one in slices["slices"]) == 800
     assert {one["severity"] for one in report["leakage"]["findings"]} <= {"note"}
     assert {"popularity", "recent_popularity", "co_occurrence", "last_item", "random"} <= set(
         report["ranking"]["models"]

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from evaluation import Interactions, ItemAttributes, MetricError, evaluate_ranking
-from evaluation.catalogue_facts import catalogue_facts
+from evaluation.facts import catalogue_facts
 from evaluation.metrics import beyond_accuracy as beyond
 from evaluation.metrics.ranking import RankedLists
 
