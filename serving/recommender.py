@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 Kind = Literal["recommend", "rank", "similar", "popular"]
 _DROPPED_SHOWN = 20
+_LOGGED_ITEMS = 500
+"""Items of one answer that an impression holds at most."""
 
 
 class UnknownItemError(EasyRecError):
@@ -214,6 +216,10 @@ class Recommender:
         names = funnel.sources
         ids = query.model.catalogue.ids.take(ranked.rows)
         properties = self._properties(request, funnel, query.model, ranked.rows)
+        found_by = {
+            mask: [name for bit, name in enumerate(names) if mask >> bit & 1]
+            for mask in set(ranked.masks.tolist())
+        }
         items: list[dict[str, Any]] = []
         for place, (item_id, score, mask) in enumerate(
             zip(ids, ranked.scores.tolist(), ranked.masks.tolist(), strict=True)
@@ -222,7 +228,7 @@ class Recommender:
                 "item_id": item_id,
                 "score": score if score == score else None,
                 "position": place + 1,
-                "sources": [name for bit, name in enumerate(names) if mask >> bit & 1],
+                "sources": found_by[mask],
             }
             if properties is not None:
                 item["properties"] = properties[place]
@@ -266,9 +272,10 @@ class Recommender:
             **{name: payload[name] for name in ("request_id", "scene", "model", "experiments", "degraded")},
             "fallback": answer.trace.fallback,
             "candidates": next((one.received for one in answer.trace.stages if one.kind == "ranking"), 0),
+            "fresh_propensity": answer.trace.notes.get("fresh_propensity"),
             "items": [
-                {name: value for name, value in item.items() if name != "properties"}
-                for item in payload["items"]
+                {name: item[name] for name in ("item_id", "score", "position", "sources")}
+                for item in payload["items"][:_LOGGED_ITEMS]
             ],
             "features": query.columns().values,
         }

@@ -51,7 +51,7 @@ _IMPRESSION_COLUMNS = {
     "kind": "VARCHAR", "received": "DOUBLE", "request_id": "VARCHAR", "user_id": "VARCHAR", "session_id": "VARCHAR",
     "scene": "VARCHAR", "model": "STRUCT(name VARCHAR, version VARCHAR)",
     "experiments": "STRUCT(layer VARCHAR, experiment VARCHAR, variant VARCHAR)[]", "degraded": "VARCHAR[]",
-    "fallback": "VARCHAR", "candidates": "BIGINT",
+    "fallback": "VARCHAR", "candidates": "BIGINT", "fresh_propensity": "DOUBLE",
     "items": "STRUCT(item_id VARCHAR, score DOUBLE, position BIGINT, sources VARCHAR[])[]", "features": "JSON",
 }  # fmt: skip
 
@@ -141,6 +141,7 @@ def _write_impressions(
         found = connection.execute("SELECT DISTINCT type FROM answers ORDER BY type").fetchall()
         base = [
             "request_id", "user_id", "session_id", "scene", "experiments", "degraded", "fallback", "candidates",
+            "fresh_propensity",
         ]  # fmt: skip
         own = [*base, "item_id", "position", "score", "sources", "time", "model_name", "model_version"]
         extra = _exploded(connection, "new", "features", own)
