@@ -269,7 +269,8 @@ def _as_score(column: Column, labels: np.ndarray[Any, Any], take: np.ndarray[Any
         )
     if pd.api.types.is_datetime64_any_dtype(values):
         return values.to_numpy().astype("datetime64[us]").astype(np.int64).astype(np.float64)[take]
-    codes, _ = pd.factorize(values.astype(str).to_numpy()[take])
+    # A missing value is a value of its own: that it is missing may tell.
+    codes, _ = pd.factorize(values.astype(str).to_numpy()[take], use_na_sentinel=False)
     # The mean label of each value, taken from the rows of the other half, so that rare values give nothing away.
     half = np.arange(len(take)) % 2
     scores = np.empty(len(take))

@@ -67,7 +67,7 @@ def test_a_feature_that_knows_the_future(sides: Any) -> None:
     assert "'age' is from after its own row in 10 evaluation rows" in report.findings[0].message
 
 
-@pytest.mark.parametrize("kind", ["number", "reversed", "missing", "text"])
+@pytest.mark.parametrize("kind", ["number", "reversed", "missing", "text", "missing text"])
 def test_a_feature_made_from_the_label(sides: Any, kind: str) -> None:
     def planted(one: pd.DataFrame) -> Any:
         return {
@@ -75,6 +75,7 @@ def test_a_feature_made_from_the_label(sides: Any, kind: str) -> None:
             "reversed": -one["label"],
             "missing": np.where(one["label"] == 1, 1.0, np.nan),
             "text": np.where(one["label"] == 1, "bought", "none"),
+            "missing text": np.where(one["label"] == 1, "bought", None),
         }[kind]
 
     train, after = (one.assign(told=planted(one)) for one in sides)
@@ -86,6 +87,11 @@ def test_a_feature_made_from_the_label(sides: Any, kind: str) -> None:
 
 def test_an_id_of_many_values_is_not_taken_for_a_leak(sides: Any) -> None:
     train, after = (one.assign(code=[f"c{row}" for row in one["time"]]) for one in sides)
+    assert check_leakage(train, after, **KEYS).is_clean
+
+
+def test_missing_text_is_left_alone(sides: Any) -> None:
+    train, after = (one.assign(word=np.where(one["time"] % 3 == 0, None, "word")) for one in sides)
     assert check_leakage(train, after, **KEYS).is_clean
 
 
