@@ -17,6 +17,8 @@ logger = logging.getLogger("serving.access")
 
 UNMATCHED = "unmatched"
 """The route of a request that leads nowhere, or was refused before; anybody can make up paths, so none is kept."""
+GONE = 499
+"""What is counted where the caller did not wait for the answer, as nginx has it."""
 _NOT_LOGGED = ("/health/", "/metrics")
 
 
@@ -59,7 +61,7 @@ class Access:
             answer = problem(500, "The service failed; its log says more under the request's id.")
             await answer(scope, receive, send_named)
         finally:
-            self._end(scope, status, time.perf_counter() - begun)
+            self._end(scope, status or GONE, time.perf_counter() - begun)
 
     def _end(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", UNMATCHED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serving.funnel.trace import Trace
+from serving.operations.access import Access
 from serving.operations.metrics import MULTIPROCESS, HttpRequest, Metrics
 from serving.recommender import Request
 from tests.serving.application import ROOT, known_keys, make_app, running
@@ -121,6 +123,21 @@ def test_the_application_serves_them_with_the_state_of_its_parts(tmp_path, monke
     assert found["easyrec_model_age_seconds", "films"] > 0
     assert "_created" not in answer.text
     assert "4711" not in answer.text  # anybody can make up paths
+
+
+def test_a_caller_who_does_not_wait_is_counted_as_gone():
+    metrics = Metrics()
+
+    async def give_up() -> None:
+        async def hang(scope, receive, send) -> None:
+            await asyncio.sleep(60)
+
+        scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Access(hang, metrics)(scope, None, None), 0.01)
+
+    asyncio.run(give_up())
+    assert samples(metrics.text())["easyrec_requests_total", "GET", "unmatched", "499"] == 1
 
 
 def test_metrics_need_a_key_where_there_are_keys(tmp_path, monkeypatch):
