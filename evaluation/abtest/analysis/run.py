@@ -10,16 +10,19 @@ from typing import Any
 
 from evaluation.abtest.analysis.judging import FEW_SLOTS, FEW_UNITS, Judge
 from evaluation.abtest.analysis.metric_results import (
+    Arms,
     Question,
     ages_of,
     averaged_result,
     concluded,
+    cuped_of,
     moments_at_looks,
     quantile_result,
     segments_of,
 )
 from evaluation.abtest.analysis.quantile_values import quantile_moments
 from evaluation.abtest.analysis.results import Check, ExperimentResult, MetricResult, Role, Verdict
+from evaluation.abtest.analysis.second_opinion import second_opinion
 from evaluation.abtest.analysis.tables import DAY, event_rows, exposure_rows, to_records
 from evaluation.abtest.analysis.trust import Subject, trust_checks
 from evaluation.abtest.analysis.units import GRACE, UnitTable, counts_by_variant, unit_table
@@ -123,6 +126,7 @@ def analyze(
             experiment,
         )
     )
+    checks.append(second_opinion(_pairs(one, questions, looks[-1][1], values)))
     tell("effects")
     results = _results(one, questions, looks, values, judge)
     return _result(config, experiment, one, phase, table, checks, results, judge, command)
@@ -236,6 +240,21 @@ def _before(
         for name in (question.name for question in questions if question.role == "goal")
         if name in last
     }
+
+
+def _pairs(
+    one: ExperimentConfig, questions: Sequence[Question], last: Mapping[str, Arms], values: Values
+) -> dict[str, tuple[Moments, Moments, bool]]:
+    """Moments of every effect at the end of the data."""
+    pairs = {}
+    for question in questions:
+        arms = last.get(question.name, {})
+        for variant in (name for name in one.variants if name != one.control and name in arms):
+            if one.control in arms:
+                both = {name: arms[name] for name in (one.control, variant)}
+                cuped = cuped_of(question.metric, both, values) == "used"
+                pairs[f"{question.name} of {variant}"] = (both[one.control], both[variant], cuped)
+    return pairs
 
 
 def _results(
