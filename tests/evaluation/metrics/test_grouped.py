@@ -9,7 +9,7 @@ import sklearn.metrics as sk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation import DataError, MetricError, gauc, grouped_auc
+from evaluation import DataError, MetricError, gauc, grouped_auc, grouped_log_loss
 
 
 def slow_gauc(label: Any, score: Any, group: Any, weight: Any, weighting: str) -> tuple[float, int]:
@@ -66,3 +66,19 @@ def test_missing_user_and_unknown_weighting_are_refused() -> None:
         gauc([1, 0], [0.5, 0.4], [1, 1], weighting="counts")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="group has 3 rows but the label has 2"):
         gauc([1, 0], [0.5, 0.4], [1, 1, 1])
+
+
+def test_grouped_log_loss_is_the_mean_over_users() -> None:
+    generator = np.random.default_rng(0)
+    label, score = generator.integers(0, 2, 200), generator.random(200)
+    group, weight = generator.integers(0, 30, 200), generator.choice([0.0, 1.0, 2.0], 200)
+    expected = [
+        sk.log_loss(
+            label[group == one], score[group == one], sample_weight=weight[group == one], labels=[0, 1]
+        )
+        for one in np.unique(group)
+        if weight[group == one].any()
+    ]
+    assert grouped_log_loss(label, score, group, weight) == pytest.approx(np.mean(expected))
+    with pytest.raises(DataError, match=r"probability in \[0, 1\]"):
+        grouped_log_loss([0, 1], [0.5, 2.0], [1, 1])

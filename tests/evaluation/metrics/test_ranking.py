@@ -32,9 +32,13 @@ def slow(name: str, items: list[int], truth: dict[int, float], k: int) -> float:
         return float(any(hits))
     if name == "mrr_at_k":
         return 1 / (hits.index(True) + 1) if any(hits) else 0.0
+    if name == "mean_rank_at_k":
+        return hits.index(True) + 1.0 if any(hits) else k + 1.0
     if name == "map_at_k":
         parts = [sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit]
         return sum(parts) / min(k, len(truth))
+    if name == "exponential_ndcg_at_k":
+        truth = {item: 2**grade - 1 for item, grade in truth.items()}
     gained = sum(truth.get(item, 0.0) / math.log2(place + 2) for place, item in enumerate(top))
     best = sorted(truth.values(), reverse=True)[:k]
     return gained / sum(value / math.log2(place + 2) for place, value in enumerate(best))
@@ -48,6 +52,8 @@ NAMES = [
     "ndcg_at_k",
     "map_at_k",
     "mrr_at_k",
+    "mean_rank_at_k",
+    "exponential_ndcg_at_k",
 ]
 
 
