@@ -70,7 +70,7 @@ class RedisStore:
             pipe.get(self._key("profile", user_id or ""))
             *found, profile = pipe.execute()
         events = {one.event_id: one for part in found[0::3] for one in map(_behaviour, reversed(part))}
-        marks = [(*name.split(_SEPARATOR, 1), time) for part in found[1::3] for name, time in part]
+        marks = [(*name.rsplit(_SEPARATOR, 1), time) for part in found[1::3] for name, time in part]
         served = [Mark(item, "", time) for part in found[2::3] for item, time in part]
         person = json.loads(profile) if profile and user_id is not None else {}
         ordered = sorted(events.values(), key=lambda one: one.time)

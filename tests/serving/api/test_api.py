@@ -346,6 +346,15 @@ def test_a_store_that_is_gone_degrades_reads_and_refuses_writes(client, monkeypa
     assert client.get("/health/ready").json()["checks"]["store"] == "unavailable"
 
 
+def test_it_starts_while_redis_cannot_be_reached(start):
+    pytest.importorskip("redis", reason="the client comes with the extra `redis`")
+    client = start(store="redis://127.0.0.1:1/0")
+    answer = client.post("/v1/recommend", {"user_id": "100", "n": 1}).json()
+    assert (answer["degraded"], len(answer["items"])) == (["history"], 1)
+    assert client.post("/v1/events", [click("a")]).json()["accepted"] == 1
+    assert client.get("/health/ready").json()["checks"]["store"] == "unavailable"
+
+
 def test_too_many_at_once_are_turned_away(start):
     client = start(concurrency=1, queue=1)
     service = client.app.state.service

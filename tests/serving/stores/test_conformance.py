@@ -81,9 +81,11 @@ def test_people_do_not_see_each_other(store):
 
 
 def test_keys_may_be_any_text(store):
-    for key in ("", "a b", "ü:é", "x" * 256, "'; --", "*", "\n"):
+    for key in ("", "a\x1fb", "a b", "ü:é", "x" * 256, "'; --", "*", "\n"):
         store.append([click(f"e{key}", item=key or "0", user=key)])
-        assert store.read(key, None).behaviours[0].item_id == (key or "0")
+        record = store.read(key, None)
+        assert record.behaviours[0].item_id == (key or "0")
+        assert record.seen == (Mark(key or "0", "click", NOW),)
 
 
 def test_only_the_latest_events_are_kept_but_more_items_seen(store):
