@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("sizes", nargs="*", type=int, default=[1_000_000, 5_000_000])
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--memory", default="4GB")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

@@ -45,7 +45,7 @@ def analyze(
     report: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
     ] = None,
-    memory: MemoryOption = "2GB",
+    memory: MemoryOption = "4GB",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what an experiment showed: checks of trust first, then effects and a verdict."""
@@ -80,7 +80,7 @@ def report(
     to: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="One folder an experiment is made here.")
     ] = Path("experiments"),
-    memory: MemoryOption = "2GB",
+    memory: MemoryOption = "4GB",
 ) -> None:
     """Write the reports of all experiments that the log holds."""
     with refusals():
@@ -120,7 +120,7 @@ def plan(
     since: SinceOption = None,
     until: UntilOption = None,
     rename: RenameOption = None,
-    memory: MemoryOption = "2GB",
+    memory: MemoryOption = "4GB",
 ) -> None:
     """Plan size and duration from past events: what can be seen after one, two, three and four weeks."""
     with refusals():
@@ -146,7 +146,7 @@ def aa(
     since: SinceOption = None,
     until: UntilOption = None,
     rename: RenameOption = None,
-    memory: MemoryOption = "2GB",
+    memory: MemoryOption = "4GB",
 ) -> None:
     """Split past users again and again without any difference: do the tests keep their word on your data?"""
     with refusals():
@@ -196,7 +196,7 @@ def interleave(
     events: PastOption,
     event: Annotated[str, typer.Option(help="Type of event that is credited.")] = "click",
     rename: RenameOption = None,
-    memory: MemoryOption = "2GB",
+    memory: MemoryOption = "4GB",
 ) -> None:
     """Say which of two rankers users prefer, from lists in which both were mixed."""
     with refusals():

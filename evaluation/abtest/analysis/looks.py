@@ -46,21 +46,21 @@ def _changes(values: Values) -> Any:
     """A row for each unit and day on which it did something, with its measures after and before that day."""
     names = list(values.columns.values())
     daily = values.daily.filter(values.daily.day >= 0)
-    daily = daily.group_by("unit", "day").aggregate(**{name: daily[name].sum() for name in names})
-    upto = ibis.window(group_by="unit", order_by="day", preceding=None, following=0)
-    each = ibis.window(group_by="unit", order_by="day")
+    daily = daily.group_by("id", "day").aggregate(**{name: daily[name].sum() for name in names})
+    upto = ibis.window(group_by="id", order_by="day", preceding=None, following=0)
+    each = ibis.window(group_by="id", order_by="day")
     sums = daily.mutate(
         **{f"new_{name}": daily[name].sum().over(upto) for name in names},
         place=ibis.row_number().over(each),
     )
     rows = sums.select(
-        "unit",
+        "id",
         "day",
         "place",
         **{name: sums[f"new_{name}"] for name in names},
         **{_OLD + name: sums[f"new_{name}"] - sums[name] for name in names},
     )
-    rows = rows.inner_join(values.table.units.select("unit", "variant"), "unit")
+    rows = rows.inner_join(values.table.units.select("id", "variant"), "id")
     return _with_history(values, rows)
 
 
@@ -78,7 +78,7 @@ def _with_history(values: Values, rows: Any) -> Any:
     if values.before is None:
         return rows.mutate(**dict.fromkeys(before.values(), ibis.literal(0.0)))
     history = values.before.rename({new: old for old, new in before.items()})
-    joined = rows.left_join(history, "unit", rname="{name}_before").drop("unit_before")
+    joined = rows.left_join(history, "id", rname="{name}_before").drop("id_before")
     return joined.fill_null(dict.fromkeys(before.values(), 0.0))
 
 

@@ -23,7 +23,7 @@ _REQUIRED_OF_EXPOSURES = ("timestamp", "experiment", "variant", "unit_id")
 
 
 @contextmanager
-def duckdb_connection(memory: str = "2GB", threads: int | None = None) -> Iterator[Any]:
+def duckdb_connection(memory: str = "4GB", threads: int | None = None) -> Iterator[Any]:
     """An Ibis connection to a DuckDB that keeps what does not fit in memory in a temporary folder.
 
     Args:

@@ -19,7 +19,8 @@ class UnitTable:
 
     Attributes:
         rows: Exposure rows that count (not forced, could differ if triggered), with columns at, unit, variant.
-        units: Ibis table: unit, first, last, variant, rows, fallbacks, day (of the first exposure), segment_0...
+        units: Ibis table: unit, id (a number of its own), first, last, variant, rows, fallbacks, day (of the first
+            exposure), segment_0...
         segments: Names of the segment columns.
         origin: Midnight (UTC) of the day of the first exposure, seconds since 1970.
         until: End of the data, seconds since 1970; windows may end until then.
@@ -111,7 +112,11 @@ def unit_table(
     counts |= {"units": int(span["units"]), "multi_variant_units": int(span["multi"])}
     origin = span["first"] // DAY * DAY
     units = grouped.filter(grouped.low == grouped.high)
-    units = kept(units.mutate(day=((units.first - origin) / DAY).floor().cast("int32")).drop("low", "high"))
+    # Everything after this joins on a small number in place of the unit's text.
+    units = units.mutate(
+        day=((units.first - origin) / DAY).floor().cast("int32"), id=ibis.row_number().cast("int32")
+    )
+    units = kept(units.drop("low", "high"))
     last = float(span["last"])
     end = until if until is not None else last + 1e-3
     return UnitTable(counted, units, list(segments), origin, end, min(last + GRACE, end), counts)

@@ -1,6 +1,6 @@
 """What each unit did: measures by day since the start and by age since first exposure, and moments of metrics.
 
-One table of (unit, day, age) with a column a measure serves every look, every age and the final numbers.
+One table of (id, day, age) with a column a measure serves every look, every age and the final numbers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class Values:
     Attributes:
         table: The units they are of.
         columns: Column of each measure.
-        daily: Ibis table: unit, day, age, one column a measure.
-        before: Ibis table: unit, the same columns before the first exposure; None without history.
+        daily: Ibis table: id, day, age, one column a measure.
+        before: Ibis table: id, the same columns before the first exposure; None without history.
         window: Default window in days.
         caps: Highest value of each capped metric.
     """
@@ -101,9 +101,9 @@ def measure_values(
                 parts.append(now)
                 before.append(then)
     names = list(values.columns.values())
-    values.daily = kept(_summed(parts, ["unit", "day", "age"], names))
+    values.daily = kept(_summed(parts, ["id", "day", "age"], names))
     if before and history_days > 0:
-        values.before = kept(_summed(before, ["unit"], names))
+        values.before = kept(_summed(before, ["id"], names))
     for name, metric in metrics.items():
         if isinstance(metric, MeanMetric) and metric.cap is not None:
             values.caps[name] = _cap(values, metric, metric.cap)
@@ -121,7 +121,7 @@ def _joined(table: UnitTable, events: Any, columns: Iterable[Windowed], history_
     near = events.filter((events["at"] < table.until) & (events["at"] >= table.origin - history_days * DAY))
     if all(one.events for one in measures):
         near = near.filter(near.type.isin(sorted(types)))
-    units = table.units.select("unit", "first")
+    units = table.units.select("unit", "id", "first")
     joined = near.inner_join(units, "unit")
     return joined.filter(joined["at"] >= joined.first - history_days * DAY)
 
@@ -166,14 +166,12 @@ def _amounts(table: UnitTable, rows: Any, columns: Mapping[Windowed, str], *, af
 
 def _of_events(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
     rows = joined.filter(joined["at"] >= joined.first)
-    rows = rows.select("unit", **_placed(table, rows), **_amounts(table, rows, columns, after=True))
-    return _summed([rows], ["unit", "day", "age"], list(columns.values()))
+    return rows.select("id", **_placed(table, rows), **_amounts(table, rows, columns, after=True))
 
 
 def _before(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
     rows = joined.filter(joined["at"] < joined.first)
-    rows = rows.select("unit", **_amounts(table, rows, columns, after=False))
-    return _summed([rows], ["unit"], list(columns.values()))
+    return rows.select("id", **_amounts(table, rows, columns, after=False))
 
 
 def _of_distinct(
@@ -184,13 +182,11 @@ def _of_distinct(
     chosen = joined.filter(_chosen(joined, one.measure, column) & joined[one.measure.distinct].notnull())
     zeros = {name: ibis.literal(0.0) for name in names}
     after = chosen.filter(_inside(table, chosen, one))
-    seen = after.group_by("unit", one.measure.distinct).aggregate(
-        at=after["at"].min(), first=after.first.min()
-    )
-    now = seen.select("unit", **_placed(table, seen), **{**zeros, column: ibis.literal(1.0)})
+    seen = after.group_by("id", one.measure.distinct).aggregate(at=after["at"].min(), first=after.first.min())
+    now = seen.select("id", **_placed(table, seen), **{**zeros, column: ibis.literal(1.0)})
     earlier = chosen.filter(chosen["at"] < chosen.first)
-    then = earlier.select("unit", one.measure.distinct).distinct()
-    return now, then.select("unit", **{**zeros, column: ibis.literal(1.0)})
+    then = earlier.select("id", one.measure.distinct).distinct()
+    return now, then.select("id", **{**zeros, column: ibis.literal(1.0)})
 
 
 def _known(rows: Any, name: str) -> None:
@@ -203,8 +199,8 @@ def _of_exposures(table: UnitTable, columns: Mapping[Windowed, str]) -> Any:
     needed = [one for one in columns if one.measure.exposure is not None]
     amounts = {column: ibis.literal(0.0) for column in columns.values()}
     if not needed:
-        return table.units.select("unit", "day", age=ibis.literal(0, "int32"), **amounts)
-    rows = rows.inner_join(table.units.select("unit", "first"), "unit")
+        return table.units.select("id", "day", age=ibis.literal(0, "int32"), **amounts)
+    rows = rows.inner_join(table.units.select("unit", "id", "first"), "unit")
     for one in needed:
         name = one.measure.exposure or ""
         value = ibis.literal(1.0) if name == "count" else numeric(rows, name, "A measure of exposures")
@@ -212,8 +208,7 @@ def _of_exposures(table: UnitTable, columns: Mapping[Windowed, str]) -> Any:
         if one.measure.where:
             chosen = chosen & condition_expr(rows, one.measure.where, f"the measure of {name!r}")
         amounts[columns[one]] = ibis.ifelse(chosen, value, 0.0)
-    rows = rows.select("unit", **_placed(table, rows), **amounts)
-    return _summed([rows], ["unit", "day", "age"], list(columns.values()))
+    return rows.select("id", **_placed(table, rows), **amounts)
 
 
 def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
@@ -230,13 +225,13 @@ def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
     end = table.until if day is None else min(table.origin + (day + 1) * DAY, table.until)
     names = list(values.columns.values())
     daily = values.daily if day is None else values.daily.filter(values.daily.day <= day)
-    now = daily.group_by("unit").aggregate(**{name: daily[name].sum() for name in names})
+    now = daily.group_by("id").aggregate(**{name: daily[name].sum() for name in names})
     units = table.units.filter(table.units.first < end)
-    wide = units.left_join(now, "unit", rname="{name}_now").drop("unit_now")
+    wide = units.left_join(now, "id", rname="{name}_now").drop("id_now")
     pre = {name: f"p{name[1:]}" for name in names}
     if values.before is not None:
         before = values.before.rename({pre[name]: name for name in names})
-        wide = wide.left_join(before, "unit", rname="{name}_before").drop("unit_before")
+        wide = wide.left_join(before, "id", rname="{name}_before").drop("id_before")
     else:
         wide = wide.mutate(**{name: ibis.literal(0.0) for name in pre.values()})
     return wide.fill_null(dict.fromkeys([*names, *pre.values()], 0.0)), end
@@ -320,8 +315,8 @@ def moments_by_age(
         for row in to_records(done.group_by("variant", "full").aggregate(units=done.count()))
     }
     rows = values.daily.filter((values.daily.age <= last) & (values.daily.age >= 0))
-    rows = rows.group_by("unit", "age").aggregate(**{name: rows[name].sum() for name in names})
-    rows = rows.inner_join(done.select("unit", "variant", "full", "first"), "unit")
+    rows = rows.group_by("id", "age").aggregate(**{name: rows[name].sum() for name in names})
+    rows = rows.inner_join(done.select("id", "variant", "full", "first"), "id")
     rows = rows.filter(rows.age < rows.full).mutate(**{f"p{name[1:]}": ibis.literal(0.0) for name in names})
     found: dict[str, dict[tuple[str, int], Moments]] = {}
     for name, by_key in moments(values, rows, float("inf"), metrics, ["age"]).items():
