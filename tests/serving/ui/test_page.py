@@ -123,11 +123,46 @@ def test_what_is_wrong_is_said_in_words(page, tmp_path, monkeypatch):
         page.wait_for("document.querySelector('#message').innerText.includes('JSON object')")
 
 
-def test_experiments_are_shown_with_their_split(page, tmp_path, monkeypatch):
+EXPERIMENTS = """
+version: 1
+layers:
+  candidates: {owns: [sources.popular.n]}
+experiments:
+  few:
+    layer: candidates
+    status: running
+    percent: 100
+    variants:
+      control: {}
+      few: {overrides: {sources.popular.n: 2}}
+    metrics: {goals: [ctr]}
+"""
+
+
+def test_experiments_are_shown_with_their_variants_and_what_a_user_is_in(page, tmp_path, monkeypatch):
+    (tmp_path / "experiments.yaml").write_text(EXPERIMENTS, encoding="utf-8")
+    app = make_app(tmp_path, monkeypatch, experiments=str(tmp_path / "experiments.yaml"))
+    with running(app) as client:
+        for user in range(100, 110):
+            client.get(f"/v1/recommend/{user}")
+        page.open(f"{client.base_url}/ui?user=100")
+        page.wait_for(ANSWERED.format(1))
+        [text] = page.texts("#experiments")
+        live = client.get("/v1/experiments").json()["experiments"][0]
+        [mine] = client.get("/v1/recommend/100").json()["experiments"]
+        for variant in live["variants"]:
+            assert f"{variant['units']} units" in text
+        assert sum(variant["units"] for variant in live["variants"]) == 10
+        assert f"few: {mine['variant']}" in page.texts("#state .chip")
+        assert "running, layer candidates, 100.0 % of units" in text
+        assert page.faults == []
+
+
+def test_a_split_that_is_uneven_and_a_file_that_is_refused_are_marked(page, tmp_path, monkeypatch):
     app = make_app(tmp_path, monkeypatch)
-    variant = {"weight": 50, "overrides": {"sources.popular.n": 9}, "requests": 7, "control": False}
+    variant = {"weight": 50, "overrides": {}, "requests": 7, "control": False}
     experiments = {
-        "refused": ["experiments.yaml:3  layers  is unknown"],
+        "refused": ["experiments.yaml:3 layers is unknown"],
         "experiments": [
             {
                 "experiment": "more",
@@ -143,21 +178,14 @@ def test_experiments_are_shown_with_their_split(page, tmp_path, monkeypatch):
         ],
     }
     app.state.experiments = experiments
-    answer = Route("/v1/experiments", lambda request: JSONResponse(experiments))
-    app.router.routes.insert(0, answer)
+    app.router.routes.insert(0, Route("/v1/experiments", lambda request: JSONResponse(experiments)))
     with running(app) as client:
         page.open(f"{client.base_url}/ui?user=100")
         page.wait_for(ANSWERED.format(1))
-        [text] = page.texts("#experiments")
-    for part in (
-        "layers is unknown",
-        "more",
-        "layer recall",
-        "25.0 % of units",
-        "90 units",
-        "split unevenly",
-    ):
-        assert part in text
+        assert page.texts("#experiments .warn") == [
+            "experiments.yaml:3 layers is unknown",
+            "units are split unevenly (p = 0.000010)",
+        ]
 
 
 def test_names_of_items_cannot_become_part_of_the_page(page, tmp_path, monkeypatch):
