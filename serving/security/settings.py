@@ -18,7 +18,7 @@ class SecuritySettings(StrictModel):
     """Who may call the service, and how much."""
 
     keys: Path | None = None
-    """File of API keys, made by `easyrec keys create`. Without one, everybody who can reach the service may do all."""
+    """File of API keys, made by `easyrec keys create`. Without one, this machine alone may call, and do all."""
     open: bool = False
     """Take all comers without keys, because a gateway in front of the service checks who calls."""
     open_metrics: bool = False
