@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from easyrec.cli.main import COMMANDS, LazyCommand, installed_commands
+from easyrec.cli.main import LazyCommand, own_commands
 from easyrec.config.base import OneOf
 from easyrec.config.data import READERS
 from easyrec.config.pipeline import PipelineConfig
@@ -285,8 +285,7 @@ def service() -> str:
 
 def commands() -> str:
     """The page on the command line; commands of other packages are not ours to describe."""
-    own = [command for command in installed_commands() if command.own]
-    return "\n".join([COMMANDS_INTRODUCTION, *(command_section(command) for command in (*COMMANDS, *own))])
+    return "\n".join([COMMANDS_INTRODUCTION, *(command_section(command) for command in own_commands())])
 
 
 def command_section(lazy: LazyCommand) -> str:

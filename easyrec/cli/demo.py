@@ -64,7 +64,7 @@ def demo(
     user = result.examples[0].user if result.examples else "1"
     config = ranker / "config.yaml"
     out.print(f"  {program} recommend {ranker} --with {retriever} --user {user}", markup=False)
-    out.print(f"  {program} evaluate {ranker}", markup=False)
+    out.print(f"  {program} serve {ranker} --retriever {retriever}", markup=False)
     out.print(
         f"  {program} train {config} --set model.type=dcn_v2 --run {ranker.parent / 'dcn-v2'}", markup=False
     )

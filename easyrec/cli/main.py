@@ -92,7 +92,9 @@ COMMANDS: tuple[LazyCommand, ...] = (
     LazyCommand("train", "Train a model, measure it, export its bundle.", "easyrec.cli.train:train"),
     LazyCommand("evaluate", "Measure a run, or any predictions.", "easyrec.cli.evaluate:evaluate"),
     LazyCommand("compare", "Compare two runs, or rank many by a metric.", "easyrec.cli.compare:compare"),
-    LazyCommand("explain", "Show which features a run's predictions come from.", "easyrec.cli.explain:explain"),
+    LazyCommand(
+        "explain", "Show which features a run's predictions come from.", "easyrec.cli.explain:explain"
+    ),
     LazyCommand("predict", "Predict the rows of files with a trained model.", "easyrec.cli.predict:predict"),
     LazyCommand("export", "Write the bundle of a run again.", "easyrec.cli.export:export"),
     LazyCommand("recommend", "Recommend items to one user.", "easyrec.cli.recommend:recommend"),
@@ -122,6 +124,11 @@ def _summary(point: EntryPoint) -> str:
         return f"From the package {package}."
     module = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
     return (ast.get_docstring(module) or "").partition("\n")[0]
+
+
+def own_commands() -> list[LazyCommand]:
+    """EasyRec's own commands, those that live above this package included."""
+    return [*COMMANDS, *(command for command in installed_commands() if command.own)]
 
 
 class LazyGroup(TyperGroup):
