@@ -33,6 +33,8 @@ COLUMNS = {
     "fallback_reason": "VARCHAR",
     "latency_ms": "DOUBLE",
     "propensity": "DOUBLE",
+    "explored_item": "VARCHAR",
+    "explored_position": "INTEGER",
     "attributes": "JSON",
     "teams": "JSON",
     "rows": "BIGINT",

@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.abtest.exposures import ExposureLog, exposure_row
 from serving.experiments.live import Decided
+from serving.funnel.reranking.explore import NOTE
 from serving.recommender import Answer
 
 
@@ -41,6 +42,13 @@ class Exposures:
             "latency_ms": payload["took_ms"],
             "teams": trace.notes.get("teams"),
         }
+        if NOTE in trace.notes:
+            drawn = trace.notes[NOTE]
+            common |= {
+                "propensity": drawn["propensity"],
+                "explored_item": drawn["item"],
+                "explored_position": drawn["position"],
+            }
         rows = []
         for one in decided.chosen:
             name = one.experiment or ""

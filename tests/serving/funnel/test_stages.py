@@ -41,6 +41,7 @@ RERANKERS_HERE: dict[str, dict[str, Any]] = {
     "cap": {"column": "genres", "most": 1},
     "slots": {"sources": ["popular"], "every": 2},
     "pin": {"items": {1: 7, 3: "9", 5: "unknown"}},
+    "explore": {"position": 2, "epsilon": 1.0},
 }
 PEOPLE = [
     {},
