@@ -87,7 +87,7 @@ lock:  ## Bring requirements.lock in line with pyproject.toml
 	@set -e; tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
 	"$(PYTHON)" -m venv "$$tool" && "$$tool/bin/pip" install --quiet --disable-pip-version-check uv; \
 	"$$tool/bin/uv" pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
-	  --extra demo --extra litert --extra redis --extra faiss --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --extra demo --extra litert --extra redis --extra faiss --extra tracing --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" $(UPGRADE) pyproject.toml --output-file requirements.lock
 
 clean:  ## Remove .venv, caches and builds; never data or runs
