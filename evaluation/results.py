@@ -10,7 +10,15 @@ from evaluation.errors import DataError, MetricError, did_you_mean
 from evaluation.metrics.registry import parse_metric
 from evaluation.metrics.thresholds import Decisions
 from evaluation.plotting.plots import CURVE_PLOTS
-from evaluation.render import TextTable, common_decimals, decimals_for, interval_text, number, percent
+from evaluation.render import (
+    TextTable,
+    common_decimals,
+    decimals_for,
+    interval_text,
+    metric_title,
+    number,
+    percent,
+)
 from evaluation.slice_result import SliceResult
 from evaluation.uncertainty import Estimate, PairedDifference, finite_or_none
 
@@ -110,8 +118,15 @@ class TaskResult:
             raise DataError(f"Task {self.name!r} has no curves: they are for binary tasks with both classes.")
         return CURVE_PLOTS[kind](self.curves)
 
-    def baseline_table(self) -> TextTable:
-        """One line a metric: the model, each baseline, and the model's lead over the last (strongest) baseline."""
+    def baseline_table(self, *, titles: bool = False) -> TextTable:
+        """One line a metric: the model, each baseline, and the model's lead over the last (strongest) baseline.
+
+        Args:
+            titles: Write metrics as titles, such as "AUC", instead of their names.
+
+        Returns:
+            The table.
+        """
         names = list(self.baselines)
         last = self.baselines[names[-1]]
         rows = []
@@ -120,7 +135,8 @@ class TaskResult:
             decimals = decimals_for([estimate])
             gap = last.differences.get(metric)
             lead = "–" if gap is None else interval_text(gap.difference, decimals, signed=True)
-            rows.append([metric, *(number(value.value, decimals) for value in one), lead])
+            shown = metric_title(metric) if titles else metric
+            rows.append([shown, *(number(value.value, decimals) for value in one), lead])
         return TextTable([self.name, "model", *names, f"model minus {names[-1]}, interval"], rows)
 
     def decision_table(self) -> TextTable:

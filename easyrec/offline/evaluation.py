@@ -213,8 +213,8 @@ class OfflineEvaluation:
         known = sums[task.label]
         by = []
         for key, counts, title in (
-            (keys.user, known.by_user, "training rows of the user"),
-            (keys.item, known.rows_by_item, "training rows of the item"),
+            (keys.user, known.by_user, "user's training rows"),
+            (keys.item, known.rows_by_item, "item's training rows"),
         ):
             if key is not None:
                 rows = table[key].to_pandas().map(counts).fillna(0).to_numpy(np.float64)

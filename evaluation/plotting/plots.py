@@ -245,7 +245,7 @@ def slice_plot(result: SliceResult, palette: Palette = PRINT) -> Figure:
     return figure
 
 
-def short(text: str, length: int = 26) -> str:
+def short(text: str, length: int = 36) -> str:
     """A text cut to a length with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 

@@ -15,6 +15,7 @@ from evaluation.baselines import BASELINES
 from evaluation.errors import DataError, EvaluationError, did_you_mean
 from evaluation.importance import ImportanceResult
 from evaluation.leakage import LeakageReport
+from evaluation.metrics.registry import get_metric
 from evaluation.ranking_result import RankingResult
 from evaluation.render import decimals_for, interval_text, number, percent
 from evaluation.results import EvaluationResult, TaskResult
@@ -168,9 +169,10 @@ def task_verdict(task: TaskResult) -> str:
     if task.type == "regression":
         explained = task.metrics.get("r2")
         share = f"; {percent(explained.value)} of the variance is explained" if explained else ""
-        return f"{task.name}: RMSE {value}{span}{share}."
+        return f"{task.name}: RMSE {value}{span}{share}.{_against_baseline(task, main)}"
     if task.type == "multiclass":
-        return f"{task.name}: the most likely class is right for {percent(estimate.value, 1)} of rows{span}."
+        right = f"the most likely class is right for {percent(estimate.value, 1)} of rows{span}"
+        return f"{task.name}: {right}.{_against_baseline(task, main)}"
     chance = (
         " That cannot be told from chance."
         if estimate.has_interval and estimate.low <= 0.5 <= estimate.high
@@ -178,8 +180,23 @@ def task_verdict(task: TaskResult) -> str:
     )
     return (
         f"{task.name}: a positive row is scored above a negative one {percent(estimate.value)} of the time, "
-        f"AUC {value}{span}.{chance}{_calibration_words(task)}"
+        f"AUC {value}{span}.{chance}{_against_baseline(task, main)}{_calibration_words(task)}"
     )
+
+
+def _against_baseline(task: TaskResult, main: str) -> str:
+    """Whether the strongest baseline of the task is beaten, with the numbers."""
+    if not task.baselines:
+        return ""
+    name, baseline = list(task.baselines.items())[-1]
+    gap, value = baseline.differences.get(main), baseline.metrics[main].value
+    if gap is None or not math.isfinite(value):
+        return ""
+    shown = number(value, min(decimals_for([task.metrics[main]]), 3))
+    is_better = (gap.difference.value > 0) == get_metric(main).higher_is_better
+    if gap.is_significant:
+        return f" It {'beats' if is_better else 'is worse than'} the baseline {name} ({shown})."
+    return f" That is no clear difference from the baseline {name} ({shown})."
 
 
 def _calibration_words(task: TaskResult) -> str:

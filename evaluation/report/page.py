@@ -65,7 +65,7 @@ def _evaluation(evaluation: EvaluationResult, draw: PlotMaker) -> dict[str, Any]
                 "table": layout.task_table(task),
                 "plots": layout.task_plots(task, draw),
                 "remarks": task.remarks(),
-                "baselines": plain_table(task.baseline_table()) if task.baselines else None,
+                "baselines": plain_table(task.baseline_table(titles=True)) if task.baselines else None,
                 "decisions": plain_table(task.decision_table()) if task.decisions else None,
             }
             for task in evaluation.tasks.values()

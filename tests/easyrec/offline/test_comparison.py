@@ -107,8 +107,8 @@ def test_the_report_shows_baselines_data_and_leakage(two_runs):
     assert report["data"]["evaluation"]["rows used"] == 400
     [slices] = report["slices"]
     assert {one["column"] for one in slices["slices"]} == {
-        "training rows of the user",
-        "training rows of the item",
+        "user's training rows",
+        "item's training rows",
     }
     assert sum(one["n_rows"] for one in slices["slices"]) == 800
     assert {one["severity"] for one in report["leakage"]["findings"]} <= {"note"}

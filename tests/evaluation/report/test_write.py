@@ -19,6 +19,7 @@ from evaluation import (
     TaskColumns,
     evaluate,
     evaluate_ranking,
+    rate_baselines,
     write_report,
 )
 from evaluation.report.training_log import training_curves
@@ -329,3 +330,23 @@ def test_curves_of_a_training_log() -> None:
     )
     assert training_curves([{"loss": 1}, {"loss": 2}])[0] == "entry"
     assert training_curves([]) == ("entry", {})
+
+
+def test_the_verdict_says_whether_the_baseline_is_beaten(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rate, item = generator.random(20), generator.integers(0, 20, 1500)
+    label = (generator.random(1500) < rate[item]).astype(int)
+    for name, score, words in (
+        (
+            "good",
+            np.clip(0.2 + 0.4 * label + 0.3 * generator.random(1500), 0, 1),
+            "It beats the baseline item_rate",
+        ),
+        ("bad", generator.random(1500), "It is worse than the baseline item_rate"),
+        ("same", rate_baselines(label, item)["item_rate"], "no clear difference from the baseline item_rate"),
+    ):
+        result = evaluate(
+            pd.DataFrame({"label": label, "score": score, "item": item}), item="item", resamples=60
+        )
+        paths = write_report(tmp_path / name, title=name, evaluation=result)
+        assert any(words in verdict for verdict in json.loads(paths.json.read_text())["verdicts"]), name
