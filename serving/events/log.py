@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,18 +107,25 @@ class EventLog:
         if self._segment is not None and self._segment.hour != hour_name(now):
             self.roll()
 
-    def take_over(self) -> list[Path]:
+    def take_over(self, replay: Callable[[Path], None]) -> int:
         """Closes segments that processes left open when they died.
 
+        Args:
+            replay: Called with each segment before it is closed: a store may have missed its end. If this process
+                dies meanwhile, too, the next one begins again.
+
         Returns:
-            The closed segments, of which a store may have missed the end.
+            How many there were.
+
+        Raises:
+            LogError: One cannot be read.
         """
-        taken = []
+        taken = 0
         for path in sorted((self.folder / OPEN).glob("*.jsonl")):
             if self._segment is not None and path == self._segment.path:
                 continue
             try:
-                taken += _take_over(path, self.folder / CLOSED / path.name)
+                taken += _take_over(path, self.folder / CLOSED / path.name, replay)
             except OSError as error:
                 raise LogError(f"the segment {path} cannot be taken over: {error.strerror}") from error
         return taken
@@ -179,21 +186,22 @@ def read_segment(path: Path, start: int = 0) -> Iterator[tuple[dict[str, Any], i
                     yield record, end
 
 
-def _take_over(path: Path, closed: Path) -> list[Path]:
+def _take_over(path: Path, closed: Path, replay: Callable[[Path], None]) -> int:
     with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return []  # its process lives
+            return 0  # its process lives
         end = _complete_bytes(path)
         if end == 0:
             path.unlink()
-            return []
+            return 0
         file.truncate(end)
         os.fsync(file.fileno())
+        replay(path)
         os.replace(path, closed)
-        return [closed]
-    return []
+        return 1
+    return 0
 
 
 def _complete_bytes(path: Path) -> int:

@@ -17,6 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from easyrec.errors import EasyRecError
 from serving.events.event import Event, entry_of
@@ -127,15 +128,7 @@ class EventWriter:
         Raises:
             LogError: Segments of a process that died cannot be read.
         """
-        for path in self._log.take_over():
-            batch: list[Entry] = []
-            for record, _ in read_segment(path):
-                if record.get("kind") == "event":
-                    batch.append(entry_of(record))
-                if len(batch) >= _REPLAY_BATCH:
-                    self._apply(batch)
-                    batch = []
-            self._apply(batch)
+        self._log.take_over(self._replay)
         self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
         self._thread.start()
 
@@ -172,6 +165,20 @@ class EventWriter:
             OverloadedError: Too much is waiting.
         """
         return self._put(_Job(Future(), erase=user_id, received=self._clock()))
+
+    def _replay(self, segment: Path) -> None:
+        """Brings the events of a segment to the store, which passes over those that it has."""
+        batch: list[Entry] = []
+        for record, _ in read_segment(segment):
+            if record.get("kind") == "event":
+                with contextlib.suppress(
+                    KeyError, TypeError
+                ):  # a damaged line must not keep the service from starting
+                    batch.append(entry_of(record))
+            if len(batch) >= _REPLAY_BATCH:
+                self._apply(batch)
+                batch = []
+        self._apply(batch)
 
     def _put(self, job: _Job) -> Future[Written]:
         job.done.set_running_or_notify_cancel()  # who stops waiting for it does not stop it

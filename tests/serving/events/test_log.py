@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
@@ -65,17 +66,33 @@ def test_a_line_that_a_crash_left_incomplete_is_cut_off(tmp_path, torn):
     os.close(dead._segment.file)  # as when the process dies: the lock is gone
     log = EventLog(tmp_path)
     log.append(lines(7), NOW)
-    taken = log.take_over()
-    assert len(taken) == 1
-    assert [record["number"] for record, _ in read_segment(taken[0])] == [1, 2]
-    assert taken[0].read_bytes().endswith(b"\n")
-    assert log.take_over() == []
+    replayed = []
+    assert log.take_over(lambda path: replayed.extend(read_segment(path))) == 1
+    assert [record["number"] for record, _ in replayed] == [1, 2]
+    (closed,) = (tmp_path / "closed").iterdir()
+    assert closed.read_bytes().endswith(b"\n")
+    assert log.take_over(replayed.append) == 0
+
+
+def test_a_segment_whose_replay_breaks_off_is_replayed_again(tmp_path):
+    dead = EventLog(tmp_path)
+    dead.append(lines(1), NOW)
+    os.close(dead._segment.file)
+
+    def break_off(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        EventLog(tmp_path).take_over(break_off)
+    replayed: list[Path] = []
+    assert EventLog(tmp_path).take_over(replayed.append) == 1
+    assert len(replayed) == 1
 
 
 def test_the_segment_of_a_living_process_is_left_alone(tmp_path):
     living, other = EventLog(tmp_path), EventLog(tmp_path)
     living.append(lines(1), NOW)
-    assert other.take_over() == []
+    assert other.take_over(print) == 0
     living.append(lines(2), NOW)
     assert numbers(tmp_path / "open") == [1, 2]
 
@@ -84,7 +101,7 @@ def test_an_empty_segment_leaves_nothing(tmp_path):
     dead = EventLog(tmp_path)
     dead._current(NOW)
     os.close(dead._segment.file)
-    assert EventLog(tmp_path).take_over() == []
+    assert EventLog(tmp_path).take_over(print) == 0
     assert not list((tmp_path / "open").iterdir())
 
 

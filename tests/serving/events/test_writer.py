@@ -116,7 +116,12 @@ def test_many_senders_at_once(make, tmp_path):
 
 def test_what_a_crash_kept_from_the_store_is_brought_to_it(make, tmp_path):
     log = EventLog(tmp_path / "events")
-    log.append([log_module.line(event("a").record(NOW)), b'{"kind":"event","ev'], NOW)
+    damaged = [
+        b'{"kind":"event"}\n',
+        b'{"kind":"event","event_id":3,"type":[],"timestamp":"x","received":1}\n',
+        b"?\n",
+    ]
+    log.append([*damaged, log_module.line(event("a").record(NOW)), b'{"kind":"event","ev'], NOW)
     os.close(log._segment.file)
     store = MemoryStore()
     writer = make(store)
