@@ -177,6 +177,8 @@ class TrainingConfig(StrictModel):
 
     batch_size: int = Field(4096, ge=1)
     """Examples in a step."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the dense part computes with; weights, losses and tables stay float32. `float16` scales the loss."""
     accumulate: int = Field(1, ge=1)
     """Parts that a batch is computed in, one after the other, so that activations take less memory."""
     epochs: int = Field(1, ge=1)

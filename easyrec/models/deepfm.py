@@ -34,4 +34,5 @@ class DeepFM(RecModel):
     def call(self, inputs: ModelInputs, training: bool = False) -> tf.Tensor:
         """Logits [B, units]."""
         deep = self.deep_logits(self.deep(inputs.flat, training=training))
-        return inputs.linear + self.interaction(inputs.fields) + deep
+        linear = inputs.linear
+        return linear + tf.cast(self.interaction(inputs.fields) + deep, linear.dtype)

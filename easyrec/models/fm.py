@@ -32,4 +32,5 @@ class FactorizationMachine(RecModel):
 
     def call(self, inputs: ModelInputs, training: bool = False) -> tf.Tensor:
         """Logits [B, units]."""
-        return inputs.linear + self.interaction(inputs.fields)
+        linear = inputs.linear
+        return linear + tf.cast(self.interaction(inputs.fields), linear.dtype)

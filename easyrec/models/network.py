@@ -93,11 +93,12 @@ class Network(tf.Module):
         inputs = self._model_inputs(activations, numbers)
         logits: Logits = {}
         if self.model.units:
-            logits.update(self._by_task(self.model(inputs=inputs, training=training)))
+            logits.update(self._by_task(_float32(self.model(inputs=inputs, training=training))))
         towers = [name for name, head in self.heads.items() if head.towers]
         if towers:
             vectors = Towers(
-                self.model.user_vector(inputs, training), self.model.item_vector(inputs, training)
+                _float32(self.model.user_vector(inputs, training)),
+                _float32(self.model.item_vector(inputs, training)),
             )
             logits.update(dict.fromkeys(towers, vectors))
         return logits
@@ -179,7 +180,7 @@ class Network(tf.Module):
             side: "user" or "item".
         """
         inputs = self._model_inputs(activations, numbers)
-        return self.model.user_vector(inputs) if side == "user" else self.model.item_vector(inputs)
+        return _float32(self.model.user_vector(inputs) if side == "user" else self.model.item_vector(inputs))
 
     def score(self, user: Mapping[str, tf.Tensor], item: Mapping[str, tf.Tensor]) -> Tensors:
         """Predictions of pairs, equal to those of `predict` on rows that hold both sides.
@@ -229,7 +230,7 @@ class Network(tf.Module):
         return {name: part for (name, _), part in zip(named, parts, strict=True)}
 
     def _tower_logits(self, user: tf.Tensor, item: tf.Tensor) -> Logits:
-        logits = self._by_task(self.model.pair_logits(user, item)) if self.model.units else {}
+        logits = self._by_task(_float32(self.model.pair_logits(user, item))) if self.model.units else {}
         return {name: logits.get(name, Towers(user, item)) for name in self.heads}
 
     def _row_losses(
@@ -280,7 +281,7 @@ def build_network(
         if isinstance(head, RegressionHead) and head.scale is not None:
             head.scale.adapt(mean, deviation)
     used = schema.select(matching_features(schema, config.model.features, "model.features"))
-    with _seeded(config.training.seed):
+    with _seeded(config.training.seed), _precision(config.training.precision):
         model: RecModel = MODELS.build(
             config.model, used, [head.units for head in heads.values() if head.units]
         )
@@ -367,6 +368,22 @@ def _blank_batch(schema: FeatureSchema, rows: int = 2) -> Tensors:
         if output.weighted:
             batch[f"{output.feature}/weights"] = tf.zeros([0])
     return batch
+
+
+def _float32(values: tf.Tensor) -> tf.Tensor:
+    """Logits and vectors leave the model as float32, whatever it computes with: losses and sums need the digits."""
+    return tf.cast(values, tf.float32)
+
+
+@contextmanager
+def _precision(precision: str) -> Iterator[None]:
+    """Layers made inside compute with this type; their weights are float32."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 @contextmanager

@@ -33,4 +33,4 @@ class WideAndDeep(RecModel):
     def call(self, inputs: ModelInputs, training: bool = False) -> tf.Tensor:
         """Logits [B, units]."""
         wide = inputs.select(self.wide_features).linear
-        return wide + self.deep_logits(self.deep(inputs.flat, training=training))
+        return wide + tf.cast(self.deep_logits(self.deep(inputs.flat, training=training)), wide.dtype)

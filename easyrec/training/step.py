@@ -24,6 +24,8 @@ from easyrec.embedding.optimizers import row_optimizer
 from easyrec.training.optimizers import dense_optimizer
 
 Tensors = dict[str, tf.Tensor]
+# Gradients of a mean over some thousand rows are small; this lifts them into the range that float16 resolves.
+_LOSS_SCALE = 1024.0
 
 
 class TrainableNetwork(Protocol):
@@ -63,6 +65,7 @@ class TrainStep:
         ]
         self.dense_optimizer = dense_optimizer(config.optimizer.dense)
         self.dense_optimizer.build(self.weights)
+        self._loss_scale = _LOSS_SCALE if config.precision == "float16" else 1.0
         self.row_optimizer = row_optimizer(config.optimizer.embedding)
         self.row_optimizer.build(network.embeddings.tables)
         self._compiled: dict[bool, Callable[..., Tensors]] = {}
@@ -195,9 +198,12 @@ class TrainStep:
             tape.watch([learned, weights])
             logits = self.network.dense(activations, batch.get("numbers"), training=True)
             total, parts = self.network.loss(logits, batch)
+            scaled = total * self._loss_scale
         upstream, gradients = tape.gradient(
-            total, [learned, weights], unconnected_gradients=tf.UnconnectedGradients.ZERO
+            scaled, [learned, weights], unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
+        if self._loss_scale != 1:
+            upstream, gradients = _unscaled(upstream, gradients, self._loss_scale)
         after = [tf.convert_to_tensor(scope.get_current_value(variable)) for variable in self.state]
         return {**parts, "loss": total}, upstream, gradients, after
 
@@ -210,6 +216,20 @@ class TrainStep:
         self.dense_optimizer.apply(list(gradients), self.weights)
         for variable, value in zip(self.state, state, strict=True):
             variable.value.assign(value)
+
+
+def _unscaled(
+    upstream: Tensors, gradients: Sequence[tf.Tensor], scale: float
+) -> tuple[Tensors, list[tf.Tensor]]:
+    """Gradients of a loss that was scaled up; all zero when one has left the range of float16."""
+    finite = tf.reduce_all(
+        [tf.reduce_all(tf.math.is_finite(one)) for one in (*upstream.values(), *gradients)]
+    )
+
+    def back(gradient: tf.Tensor) -> tf.Tensor:
+        return tf.where(finite, gradient / scale, tf.zeros_like(gradient))
+
+    return {key: back(one) for key, one in upstream.items()}, [back(one) for one in gradients]
 
 
 def batch_rows(batch: Mapping[str, Any]) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from easyrec.training.cluster.roles import free_ports
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -45,8 +49,6 @@ with open(os.path.join(folder, f"{kind}.json"), "w") as file:
 
 
 def start(kind: str, folder: Path, jit: bool, environment: dict[str, str] | None = None) -> subprocess.Popen:
-    import os
-
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, kind, str(folder), "jit" if jit else "plain"],
@@ -67,9 +69,7 @@ def assert_same(left: dict, right: dict) -> None:
     assert (left["steps"], left["examples"]) == (right["steps"], right["examples"])
     assert left["state"].keys() == right["state"].keys()
     for name, value in left["state"].items():
-        flat = sum(right["state"][name], []) if isinstance(value[0], list) else right["state"][name]
-        mine = sum(value, []) if isinstance(value[0], list) else value
-        assert mine == pytest.approx(flat, rel=2e-3, abs=2e-4), name
+        np.testing.assert_allclose(value, right["state"][name], rtol=2e-3, atol=2e-4, err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,6 @@ def test_two_devices_of_one_machine(local, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes(local, tmp_path):
-    from easyrec.training.cluster.roles import free_ports
-
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     processes = []
     for index in range(2):
