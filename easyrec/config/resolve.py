@@ -75,7 +75,7 @@ class _Work:
     locations: Locations
     problems: list[Problem] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
-    """Columns that labels and the weight are read from, and what each is."""
+    """Columns that labels are read from, and what each is."""
     unmatched: dict[str, str] = field(default_factory=dict)
     """Columns that patterns leave out, and what each is."""
 
@@ -94,6 +94,8 @@ class _Work:
                 continue
             if key == "time":
                 self.unmatched[name] = "the time key"
+            if name in self.reserved and (key, name) != ("item", "seen"):
+                self.problem(("data", "keys", key), f"{name!r} is the name of {self.reserved[name]}; rename the column")
             if name not in self.columns:
                 self.problem(("data", "keys", key), self._no_column(name))
             elif self.columns[name].kind not in kinds:
@@ -102,6 +104,17 @@ class _Work:
                     f"the column {name!r} holds {KIND_NAMES[self.columns[name].kind]}, which cannot be the {key} key; "
                     f"{way_out} under `columns:` of its file",
                 )
+
+    @property
+    def reserved(self) -> dict[str, str]:
+        """Names that stand for something else where features are read, and for what."""
+        data = self.config.data
+        names = {f"label/{task}": f"the label of {task!r} once it is computed" for task in self.config.tasks}
+        if data.weight is not None:
+            names["weight"] = "the sample weight once it is computed"
+        if data.keys.user is not None and data.keys.item is not None:
+            names["seen"] = "the list of items that a user has seen"
+        return names
 
     def _no_column(self, name: str) -> str:
         return f"the data have no column {name!r}.{nearest(name, self.columns)}"
@@ -141,7 +154,7 @@ class _Work:
             expression = self._read(("data", "weight"), data.weight, reference=True)
             if expression is not None:
                 self._kind(("data", "weight"), expression, ("number", "condition"), "a weight is a number")
-                self.answers.update(dict.fromkeys(columns_of(expression), "the sample weight"))
+                self.unmatched.update(dict.fromkeys(columns_of(expression), "the sample weight"))
         self._condition(("data", "where"), data.where)
         if data.negatives is not None:
             self._condition(("data", "negatives", "where"), data.negatives.where)
@@ -244,6 +257,10 @@ class _Work:
                     f"the column {column!r} is {self.answers[column]}; a model that sees it would learn to copy the "
                     "answer, which is not known when it predicts",
                 )
+        for column in sources:
+            of_item = feature.side == "item" or (column in self.columns and self.columns[column].table == "item")
+            if column in self.reserved and not (column == "seen" and of_item):
+                self.problem(path, f"the column {column!r} has the name of {self.reserved[column]}; rename it")
         if missing:
             return feature
         if misfit := feature.misfit(name, {column: self.columns[column].kind for column in sources}):

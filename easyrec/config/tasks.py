@@ -193,6 +193,18 @@ def class_names(task: TaskConfig) -> list[str] | list[int] | None:
     return list(range(classes)) if isinstance(classes, int) else classes
 
 
+def prediction_columns(name: str, task: TaskConfig) -> list[str]:
+    """Names of the columns in a table of predictions: the task's, or those of its classes.
+
+    Classes that have names of their own, not numbers from 0, come with the most probable one in the task's column.
+    """
+    classes = class_names(task)
+    if classes is None:
+        return [name]
+    own = [name] if isinstance(getattr(task, "classes", None), list) else []
+    return [*own, *(f"{name}_{label}" for label in classes)]
+
+
 class RetrievalTask(TaskConfig):
     """Which item a user takes, out of all; trained on rows whose label is above 0, or on all rows without a label."""
 

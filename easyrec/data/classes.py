@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from easyrec.config.checks import check
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.tasks import MulticlassTask
 from easyrec.data.bound import BoundDataset
 from easyrec.data.labels import label_values
-from easyrec.errors import DataError
+from easyrec.errors import ConfigError, DataError
 
 MOST_CLASSES = 1000
 """More different labels than this are hardly classes; who means it gives `classes`."""
@@ -33,13 +34,17 @@ def with_classes(config: PipelineConfig, data: BoundDataset) -> PipelineConfig:
 
     Raises:
         DataError: The labels of a task are no classes: fractions, fewer than two, or more than 1,000.
+        ConfigError: Two columns of predictions would have one name.
     """
     tasks = dict(config.tasks)
     for name, task in config.tasks.items():
         if isinstance(task, MulticlassTask) and task.classes is None:
             classes = _ordered(name, _different(name, data))
             tasks[name] = task.model_copy(update={"classes": classes})
-    return config.model_copy(update={"tasks": tasks}).with_locations(config.locations)
+    known = config.model_copy(update={"tasks": tasks}).with_locations(config.locations)
+    if found := check(known):
+        raise ConfigError(found)
+    return known
 
 
 def _different(name: str, data: BoundDataset) -> pa.Array:

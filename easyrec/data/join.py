@@ -41,7 +41,7 @@ class KeyedTable:
         if not (is_text(kind) or pa.types.is_integer(kind)):
             raise SchemaError(
                 f"the key {key!r} of the {side} table is {article(kind)}; a key is a string or an integer. "
-                f"State it under `columns:` of the table, such as `{key}: string`"
+                f"State it under `columns:` of the table, such as `{key}: int64`"
             )
         if pa.types.is_dictionary(kind):
             kind = pa.string()

@@ -19,6 +19,7 @@ class PassReport:
         dropped: Rows left out, by reason.
         unmatched: Rows whose key the user or item table lacks, by side; their columns are missing.
         negatives: Sampled rows added.
+        weight: Sum of the sample weights, where there are any.
         complete: Whether the pass went to the end.
         epoch: Whether it was an epoch of training: in random order, with sampled negatives where configured.
     """
@@ -28,6 +29,7 @@ class PassReport:
     dropped: Counter[str] = field(default_factory=Counter)
     unmatched: Counter[str] = field(default_factory=Counter)
     negatives: int = 0
+    weight: float = 0.0
     complete: bool = False
     epoch: bool = False
 

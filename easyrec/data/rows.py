@@ -198,6 +198,11 @@ class Rows:
             why = f" of {report.rows_read} ({reasons})" if reasons else ""
             hint = "" if self.split is None else "; `data.split` puts them all on the other side"
             raise DataError(f"{what}{why}{hint if not reasons else ''}")
+        if self._plan.weight is not None and report.weight == 0 and self._whole:
+            what = "training" if self.name == "train" else "evaluation"
+            raise DataError(
+                f"the sample weight, {self._plan.weight.text!r}, is 0 in all {report.rows_used} {what} rows"
+            )
         if self.after_pass is not None:
             self.after_pass()
 
@@ -262,6 +267,7 @@ class Rows:
             keep &= ~values.wrong
             numbers["weight"] = values.numbers
         kept = {name: values[keep] for name, values in numbers.items()}
+        report.weight += float(kept["weight"].sum(dtype=np.float64)) if plan.weight is not None else 0.0
         for label in self.labels:
             label.count(kept[label.column])
         return chunk.filter(keep), kept

@@ -17,7 +17,7 @@ import pandas as pd
 
 from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
-from easyrec.errors import BundleError
+from easyrec.errors import BundleError, DataError
 from easyrec.export.candidates import Candidates
 from easyrec.export.examples import replay_examples
 from easyrec.export.frames import Frame, as_table
@@ -107,7 +107,9 @@ class Bundle:
         Raises:
             DataError: A column is missing, or a value cannot be used.
         """
-        table = self.predictor.predict(as_table(frame), keep, batch_size)
+        if batch_size < 1:
+            raise DataError(f"batch_size is how many rows are computed at once, at least 1; got {batch_size}")
+        table = self.predictor.predict(as_table(frame), [keep] if isinstance(keep, str) else keep, batch_size)
         predictions = table.to_pandas()
         return predictions.set_index(frame.index) if isinstance(frame, pd.DataFrame) else predictions
 

@@ -302,6 +302,17 @@ def test_label_out_of_range(failed, config):
     assert "rating >= 4" in error
 
 
+@pytest.mark.parametrize("part", ["training", "evaluation"])
+def test_weights_of_zero_are_refused_before_training(failed, config, rows, part):
+    latest = rows["timestamp"] >= rows["timestamp"].quantile(0.7)
+    rows["weight of rows"] = np.where(latest == (part == "training"), 1.0, 0.0)
+    config["data"] |= {"weight": "`weight of rows`", "eval": None, "split": {"type": "time", "fraction": 0.1}}
+    if part == "training":
+        rows["weight of rows"] = 0.0
+    assert "the sample weight, '`weight of rows`', is 0 in all" in (error := failed(rows))
+    assert f"{part} rows" in error
+
+
 def test_no_row_is_left(failed):
     error = failed(None, 1, "data.where=rating > 100")
     assert "no training rows are left" in error

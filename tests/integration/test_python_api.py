@@ -81,6 +81,15 @@ def test_run_and_loaded_bundle_predict_and_recommend_the_same(trained, loaded, r
     assert not set(first["movie_id"]) & set(seen["movie_id"])
 
 
+def test_a_batch_has_a_row_at_least(loaded, rows):
+    for size in (0, -1):
+        with pytest.raises(easyrec.EasyRecError, match=f"at least 1; got {size}"):
+            loaded.predict(rows, batch_size=size)
+    pd.testing.assert_frame_equal(
+        loaded.predict(rows, keep="user_id"), loaded.predict(rows, keep=["user_id"])
+    )
+
+
 def test_the_run_holds_everything(trained):
     folder = trained.folder
     for name in ("report.json", "report.md", "report.html"):

@@ -10,6 +10,7 @@ from easyrec.config.models import MODELS
 from easyrec.config.paths import Path
 from easyrec.config.patterns import covers, is_pattern
 from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.tasks import prediction_columns
 from easyrec.errors import nearest
 
 Findings = Iterator[tuple[Path, str]]
@@ -111,10 +112,23 @@ def _width(feature: FeatureConfig, config: PipelineConfig) -> int:
     return getattr(feature, "embedding_dim", None) or config.embedding.dim
 
 
+def predictions_have_names_of_their_own(config: PipelineConfig) -> Findings:
+    """No two columns of a table of predictions have one name."""
+    owner: dict[str, str] = {}
+    for name, task in config.tasks.items():
+        for column in prediction_columns(name, task):
+            if owner.setdefault(column, name) != name:
+                yield (
+                    ("tasks", name),
+                    f"its predictions and those of {owner[column]!r} would both be called {column!r}; rename a task",
+                )
+
+
 MODEL_RULES = (
     selections_name_features,
     model_fits_the_tasks,
     task_names_are_free,
+    predictions_have_names_of_their_own,
     retrieval_has_keys,
     retrieval_takes_no_negatives,
     model_has_its_features,

@@ -165,12 +165,25 @@ def from_text(texts: pa.Array, target: pa.DataType, time_format: str | None = No
         return _lists_from_text(texts, target)
     if pa.types.is_timestamp(target) and time_format is not None:
         return cast(read_times(texts, time_format), target)
-    return cast(texts, target)
+    try:
+        return cast(texts, target)
+    except CastError:
+        if not (pa.types.is_integer(target) or pa.types.is_floating(target)):
+            raise
+        return cast(_true_as_one(texts), target)
 
 
 def _without_blanks(texts: pa.Array) -> pa.Array:
     blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
     return pc.if_else(blank, pa.scalar(None, pa.string()), texts) if pc.any(blank).as_py() else texts
+
+
+def _true_as_one(texts: pa.Array) -> pa.Array:
+    """`true` and `false` as 1 and 0, which a column of them is among numbers."""
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    for word, digit in (("true", "1"), ("false", "0")):
+        texts = pc.if_else(pc.fill_null(pc.equal(words, word), False), digit, texts)
+    return texts
 
 
 def fits(texts: pa.Array, target: pa.DataType, time_format: str | None = None) -> pa.Array | None:

@@ -164,6 +164,12 @@ def test_every_rule_says_what_it_holds():
             "training.checkpoints.metric",
             "give `data.eval` or `data.split`",
         ),
+        (
+            "tasks",
+            {"a": {"type": "multiclass", "classes": 3}, "a_2": "binary"},
+            "tasks.a_2",
+            "those of 'a' would both be called 'a_2'",
+        ),
         ("evaluation.resamples", 39, "evaluation.resamples", "at least 40 resamples"),
         ("evaluation.k", [5, 0], "evaluation.k.1", "lengths are 1 or more"),
         ("evaluation.k", [], "evaluation.k", "give one or more lengths"),

@@ -114,6 +114,30 @@ def test_a_pattern_leaves_out_what_answers_are_read_from(small):
     assert list(resolved(small, columns).features) == ["city"]
 
 
+def test_a_column_may_be_a_feature_and_weigh_rows(small):
+    small["data"]["weight"] = "year + 1"
+    small["features"]["year"] = {"type": "number"}
+    assert "year" in resolved(small).features
+
+
+def test_names_of_what_is_computed_are_not_taken(small):
+    small["data"] |= {
+        "weight": "rating",
+        "keys": {"user": "label/liked", "item": "movie_id", "time": "timestamp"},
+    }
+    small["features"]["weight"] = {"type": "number"}
+    small["features"]["seen"] = {"type": "number"}
+    number = ("float", "interactions")
+    found = complaints(small, **{"weight": number, "seen": number, "label/liked": ("int", "interactions")})
+    assert any("'weight' has the name of the sample weight" in one for one in found)
+    assert any("'seen' has the name of the list of items" in one for one in found)
+    assert any("'label/liked' is the name of the label of 'liked'" in one for one in found)
+    small["features"] = {"movie_id": "id", "seen": {"type": "number"}}
+    del small["data"]["weight"]
+    small["data"]["keys"]["user"] = "user_id"
+    assert "seen" in resolved(small, seen=("float", "item")).features
+
+
 def test_groups_in_braces_name_each_column(small):
     small["features"]["{device,I*}"] = {"type": "id"}
     assert list(resolved(small, I1=("int", "interactions")).features)[-2:] == ["device", "I1"]

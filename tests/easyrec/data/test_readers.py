@@ -425,6 +425,16 @@ def test_options_of_a_format_are_checked(open_file: Callable[..., Source]) -> No
         open_file(b"a\n1\n", options={"names": ["a", "b"]})
 
 
+def test_true_and_false_are_one_and_zero_where_numbers_are_declared(open_file: Callable[..., Source]) -> None:
+    content = b"flag,share\nTrue,false\n,0.5\nFALSE,1\n"
+    source = open_file(content, columns={"flag": "int64", "share": "float64"})
+    assert source.read_all().to_pylist() == [
+        {"flag": 1, "share": 0.0},
+        {"flag": None, "share": 0.5},
+        {"flag": 0, "share": 1.0},
+    ]
+
+
 def test_times_are_read_as_they_are_said_to_be_written(open_file: Callable[..., Source]) -> None:
     content = b"at,other\n12/31/2024 18:30,1/2\n,3/4\n1/2/2024 0:05,x\n"
     source = open_file(content, options={"time_format": "%m/%d/%Y %H:%M"})
