@@ -76,13 +76,13 @@ def compact(folder: Path, now: float | None = None, late_minutes: float = LATE_M
         erased = _erasures(folder)
         counts = {"events": 0, "impressions": 0, "rewritten": _rewrite(folder, erased)}
         for hour, paths in _by_hour(folder / CLOSED).items():
-            if hour < hour_name(now) and not list((folder / OPEN).glob(f"{hour}-*.jsonl")):
+            if _is_over(hour, now) and not list((folder / OPEN).glob(f"{hour}-*.jsonl")):
                 with _one_hour(hour):
                     counts["events"] += _write_events(folder, hour, paths, erased)
                     for path in paths:
                         os.replace(path, folder / WAITING / path.name)
         for hour, paths in _by_hour(folder / WAITING).items():
-            if now >= _end(hour) + late_minutes * 60:
+            if _is_over(hour, now, late_minutes * 60):
                 with _one_hour(hour):
                     counts["impressions"] += _write_impressions(folder, hour, paths, erased, late_minutes)
                     for path in paths:
@@ -320,8 +320,10 @@ def _hours(hour: str, first: int, last: int) -> list[str]:
     return [(start + timedelta(hours=step)).strftime("%Y-%m-%dT%H") for step in range(first, last)]
 
 
-def _end(hour: str) -> float:
-    return datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp() + 3600
+def _is_over(hour: str, now: float, late_seconds: float = 0.0) -> bool:
+    """Whether an hour is over; one that lies ahead was written while the clock was wrong, and is over as well."""
+    start = datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()
+    return now >= start + 3600 + late_seconds or now < start
 
 
 def _parquet(paths: Sequence[Path]) -> str:

@@ -88,6 +88,12 @@ def test_an_hour_that_is_still_written_waits_and_late_segments_join(log, tmp_pat
     assert sorted(row["event_id"] for row in rows(tmp_path, "events")) == ["a", "b", "c"]
 
 
+def test_what_was_written_while_the_clock_was_ahead_is_not_left_behind(log, tmp_path):
+    ahead = NOW + 365 * 24 * HOUR
+    closed(log, [event("a", ahead), impression("r1", ahead)], ahead)
+    assert compact(tmp_path, NOW) == {"events": 1, "impressions": 2, "rewritten": 0}
+
+
 def test_a_duplicate_in_a_later_hour_is_left_out(log, tmp_path):
     closed(log, [event("a")])
     compact(tmp_path, NOW + HOUR)
