@@ -185,7 +185,7 @@ class TrainingConfig(StrictModel):
     """Passes over the training data."""
     max_steps: int | None = Field(None, ge=1)
     """End after so many steps, whatever `epochs` says."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=2**32 - 1)
     """Seed of weights, shuffling, dropout and sampling; the same seed gives the same run."""
     strategy: Strategy = "auto"
     """Where it runs; `auto` decides by `TF_CONFIG` and the devices that are there, and says why."""

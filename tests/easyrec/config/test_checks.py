@@ -170,6 +170,8 @@ def test_every_rule_says_what_it_holds():
             "tasks.a_2",
             "those of 'a' would both be called 'a_2'",
         ),
+        ("training.seed", -1, "training.seed", "at least 0"),
+        ("training.seed", 2**32, "training.seed", "at most 4294967295"),
         ("evaluation.resamples", 39, "evaluation.resamples", "at least 40 resamples"),
         ("evaluation.k", [5, 0], "evaluation.k.1", "lengths are 1 or more"),
         ("evaluation.k", [], "evaluation.k", "give one or more lengths"),
