@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from evaluation.protocol import rank_full_catalogue
     from evaluation.ranking import evaluate_ranking
     from evaluation.ranking_result import RankingResult
+    from evaluation.ranking_slices import rank_slices
     from evaluation.rates import rate_baselines
     from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
     from evaluation.results import BaselineResult, EvaluationResult, TaskResult
@@ -124,6 +125,7 @@ __all__ = [
     "precision",
     "r2",
     "rank_full_catalogue",
+    "rank_slices",
     "ranked_rows",
     "rate_baselines",
     "recall",
@@ -231,6 +233,7 @@ _NAMES_OF = {
     "protocol": ("rank_full_catalogue",),
     "ranking": ("evaluate_ranking",),
     "ranking_result": ("RankingResult",),
+    "ranking_slices": ("rank_slices",),
     "rates": ("rate_baselines",),
     "report": (
         "Example",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -144,9 +145,15 @@ def _refuse_other_rows(
         if differs.any():
             row = int(np.argmax(differs))
             raise DataError(
-                f"Reference and model are not of the same rows: {mine!r} is {a[row]!r} in one and {b[row]!r} in the "
-                f"other in {name_rows(differs)}. Match them by their keys with on=, or predict the same data with both."
+                f"Reference and model are not of the same rows: {mine!r} is {_plain(a[row])!r} in one and "
+                f"{_plain(b[row])!r} in the other in {name_rows(differs)}. Match them by their keys with on=, or predict "
+                "the same data with both."
             )
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python writes it."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _compared(

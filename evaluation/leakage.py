@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from evaluation.arrays import floats
 from evaluation.errors import EvaluationError
 from evaluation.metrics.concordance import xauc_value
 from evaluation.metrics.rows import Rows
@@ -233,7 +234,7 @@ def _future_features(
 
 
 def _telling_features(after: Mapping[str, Column], features: Sequence[str], label: str) -> list[Finding]:
-    labels = pd.to_numeric(pd.Series(np.asarray(after[label])), errors="raise").to_numpy(dtype=np.float64)
+    labels = floats(after[label], f"column {label!r}")
     take = np.arange(len(labels))
     if len(labels) > _SAMPLE_ROWS:
         take = np.sort(np.random.default_rng(0).choice(len(labels), _SAMPLE_ROWS, replace=False))

@@ -1,9 +1,10 @@
 """Metrics by slice: any column or quantiles of it, with intervals, p-values adjusted for their number, and gaps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,8 +129,8 @@ def evaluate_slices(
         name,
         column.name,
         cutter.estimate(*overall, level),
-        _adjusted(slices),
-        _gaps({key: found for key, (_, found) in drawn.items()}, level, units.n),
+        adjusted_slices(slices),
+        gaps_of_columns({key: found for key, (_, found) in drawn.items()}, level, units.n),
         level,
         resamples,
         units.name,
@@ -205,37 +206,57 @@ def slices_of(column: Column, name: str, parts: int | None = None) -> dict[str, 
         if rest.any():
             found[_OTHER] = rest
     else:
-        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+        numbers, written = _numbers(values)
         if (np.isnan(numbers) & ~missing).any():
             raise DataError(f"Column {name!r} is to be cut into quantiles, but does not hold numbers.")
-        found |= _quantiles(numbers, parts)
+        found |= _quantiles(numbers, parts, written)
     if missing.any():
         found[_MISSING] = missing
     return found
 
 
-def _quantiles(numbers: FloatArray, parts: int) -> dict[str, BoolArray]:
+def _numbers(values: "pd.Series[Any]") -> tuple[FloatArray, Callable[[float], str]]:
+    """Values as numbers (nan where they are none), and how a number is written: as a date, if they are dates."""
+    if pd.api.types.is_datetime64_any_dtype(values):
+        times = values.to_numpy().astype("datetime64[s]")
+        numbers = np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
+        return numbers, lambda number: str(pd.Timestamp(number, unit="s"))
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64), lambda number: f"{number:g}"
+
+
+def _quantiles(numbers: FloatArray, parts: int, written: Callable[[float], str]) -> dict[str, BoolArray]:
     known = numbers[~np.isnan(numbers)]
     if not len(known):
         return {}
     edges = np.unique(np.quantile(known, np.linspace(0, 1, parts + 1)))
     if len(edges) == 1:
-        return {f"{edges[0]:g}": numbers == edges[0]}
+        return {written(edges[0]): numbers == edges[0]}
     found = {}
     for place, (low, high) in enumerate(pairwise(edges.tolist())):
-        last = place == len(edges) - 2
-        found[f"{low:g} to {high:g}"] = (numbers >= low) & ((numbers <= high) if last else (numbers < high))
+        below = numbers <= high if place == len(edges) - 2 else numbers < high
+        found[f"{written(low)} to {written(high)}"] = (numbers >= low) & below
     return found
 
 
-def _adjusted(slices: Sequence[Slice]) -> tuple[Slice, ...]:
+def adjusted_slices(slices: Sequence[Slice]) -> tuple[Slice, ...]:
+    """The slices with p-values adjusted for their number."""
     adjusted = benjamini_hochberg([one.p_value for one in slices])
     return tuple(replace(one, adjusted_p=float(value)) for one, value in zip(slices, adjusted, strict=True))
 
 
-def _gaps(
+def gaps_of_columns(
     drawn: Mapping[tuple[str, str], tuple[float, FloatArray]], level: float, n_units: int
 ) -> dict[str, Estimate]:
+    """Largest minus smallest value among the slices of each column.
+
+    Args:
+        drawn: (value, draws [resamples]) by column and slice.
+        level: Confidence level.
+        n_units: Number of units.
+
+    Returns:
+        Estimates by column; a gap is never negative, so its draws are centred.
+    """
     gaps = {}
     for column in dict.fromkeys(name for name, _ in drawn):
         values = np.array([value for (name, _), (value, _) in drawn.items() if name == column])

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from evaluation.arrays import AnyFloatArray, ArrayLike, FloatArray, IntArray, codes, same_length, sort_within
+from evaluation.arrays import (
+    AnyFloatArray,
+    ArrayLike,
+    FloatArray,
+    IntArray,
+    codes,
+    name_rows,
+    same_length,
+    sort_within,
+)
 from evaluation.errors import DataError
 from evaluation.metrics.ranking import RankedLists
 from evaluation.metrics.rows import Rows, regression_rows
@@ -44,7 +53,10 @@ def lists_by_code(rows: Rows, group: IntArray, n_groups: int, length: int | None
         DataError: A negative label.
     """
     if (rows.label < 0).any():
-        raise DataError(f"label must be a relevance of at least 0 to rank by, got {rows.label.min():g}.")
+        raise DataError(
+            f"label must be a relevance of at least 0 to rank by, got {rows.label.min():g} in "
+            f"{name_rows(rows.label < 0)}."
+        )
     sizes = np.bincount(group, minlength=n_groups)
     positions = int(sizes.max()) if length is None else length
     n_relevant = np.bincount(group[rows.label > 0], minlength=n_groups)

@@ -98,3 +98,8 @@ def test_missing_text_is_left_alone(sides: Any) -> None:
 def test_an_unknown_column_is_named(sides: Any) -> None:
     with pytest.raises(DataError, match="did you mean 'label'"):
         check_leakage(*sides, label="lable")
+
+
+def test_a_label_of_text_is_refused(sides: Any) -> None:
+    with pytest.raises(DataError, match="column 'city' must hold numbers, got text"):
+        check_leakage(*sides, label="city")

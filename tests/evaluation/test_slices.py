@@ -115,3 +115,14 @@ def test_rare_values_and_equal_quantiles_are_joined() -> None:
 def test_wrong_requests_are_explained(table: pd.DataFrame, arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         evaluate_slices(table, resamples=50, **arguments)
+
+
+def test_dates_are_cut_and_written_as_dates() -> None:
+    dates = pd.Series(pd.date_range("2024-01-01", periods=10))
+    dates[3] = pd.NaT
+    parts = slices_of(dates, "day", 2)
+    first, second, _ = parts
+    assert first.startswith("2024-01-01")
+    assert "to 2024-01-10" in second
+    assert parts["missing"].sum() == 1
+    assert sum(rows.sum() for rows in parts.values()) == 10
