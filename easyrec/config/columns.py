@@ -48,8 +48,10 @@ class ColumnInfo:
         name: Name of the column.
         kind: What its values are.
         table: Where it comes from: the interactions themselves, or the user or item table joined to them.
+        stray: Of a column of text that is meant as numbers, the first value that is none, and where; else empty.
     """
 
     name: str
     kind: ColumnKind
     table: Table = "interactions"
+    stray: str = ""

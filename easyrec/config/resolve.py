@@ -192,6 +192,8 @@ class _Work:
             noun = {"string": "text", "timestamp": "a timestamp", "several": "a list or map"}[kind]
             way_out = words or f"compare it, such as `{expression.text} == 'yes'`"
             hint = f"; {way_out}" if kind == "string" else ""
+            stray = self.columns[expression.text].stray if expression.text in self.columns else ""
+            hint += f"; the first that is no number is {stray}" if stray else ""
             self.problem(path, f"{rule}, but {expression.text!r} is {noun}{hint}")
 
     # --------------------------------------------------------------------------------------------------- features
@@ -264,7 +266,8 @@ class _Work:
         if missing:
             return feature
         if misfit := feature.misfit(name, {column: self.columns[column].kind for column in sources}):
-            self.problem(path, misfit)
+            strays = [self.columns[column].stray for column in sources if self.columns[column].stray]
+            self.problem(path, misfit + "".join(f"; the first that is no number is {stray}" for stray in strays))
         return feature.model_copy(update={"side": self._side(path, feature, sources)})
 
     def _side(self, path: Path, feature: FeatureConfig, sources: Iterable[str]) -> Side:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ from easyrec.config.data import SourceConfig
 from easyrec.config.features import NumberFeature, SequenceFeature, TagsFeature
 from easyrec.config.patterns import covers
 from easyrec.config.pipeline import PipelineConfig
+from easyrec.config.tasks import BinaryTask, RegressionTask
 from easyrec.data.bound import BoundDataset
-from easyrec.data.column_types import kind_of, unify
+from easyrec.data.column_types import CastError, cast, is_text, kind_of, plain, unify
 from easyrec.data.join import KeyedTable, Side
 from easyrec.data.report import DataReport
 from easyrec.data.row_groups import Source
@@ -95,6 +97,9 @@ class Dataset:
         self._join("item", data.tables.item, data.keys.item)
         tables = {side: joined.table.schema for side, joined in self.tables.items()}
         self.columns = _describe(self.train.schema, tables)
+        for name in self.columns:
+            if name in self.train.schema.names and _meant_as_number(config, name):
+                self.columns[name] = replace(self.columns[name], stray=_first_stray(self.train, name))
 
     def bind(self, resolved: PipelineConfig) -> BoundDataset:
         """The rows as a resolved configuration needs them: labels, weights, histories, split, negatives.
@@ -138,6 +143,44 @@ class Dataset:
             )
 
 
+def _meant_as_number(config: PipelineConfig, column: str) -> bool:
+    """Whether a feature or a label reads a column as numbers, as far as the unresolved configuration says."""
+    features = (
+        isinstance(feature, NumberFeature)
+        and (column in feature.columns(name) or (feature.column is None and covers(name, column)))
+        for name, feature in config.features.items()
+    )
+    labels = (
+        column == (task.label or name) and isinstance(task, (BinaryTask, RegressionTask))
+        for name, task in config.tasks.items()
+    )
+    return any(features) or any(labels)
+
+
+def _strays(
+    column: str, kind: pa.DataType, other: pa.DataType, train: _Described, evaluation: _Described
+) -> str:
+    """Where the first value is that makes text of what are numbers in the other part."""
+    if not any(pa.types.is_integer(one) or pa.types.is_floating(one) for one in (kind, other)):
+        return ""
+    text = train if is_text(kind) else evaluation
+    stray = _first_stray(text, column) if isinstance(text, Source) else ""
+    return f"; the first that is no number is {stray}" if stray else ""
+
+
+def _first_stray(source: Source, column: str) -> str:
+    """The first value of a column of text that is no number, and where; "" when it is no text, or all are numbers."""
+    if not is_text(source.schema.field(column).type):
+        return ""
+    for group in source.groups:
+        for start, table in source.read(group, [column]):
+            try:
+                cast(plain(table.column(0)), pa.float64())
+            except CastError as error:
+                return f"{error.value!r} in {source.place(start + error.row)}"
+    return ""
+
+
 class _Described(Protocol):
     """A table whose columns are known."""
 
@@ -162,7 +205,7 @@ def _common_types(
                 raise SchemaError(
                     f"column {column.name!r} is {kind_of(kind)} in the training data ({train.name}), but "
                     f"{kind_of(other)} in the evaluation data ({evaluation.name}); state one type under "
-                    f"`columns:`, such as `{column.name}: string`"
+                    f"`columns:`, such as `{column.name}: string`{_strays(column.name, kind, other, train, evaluation)}"
                 )
             kind = both
         types[column.name] = kind

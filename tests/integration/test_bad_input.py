@@ -120,6 +120,24 @@ def test_csv_row_with_too_many_fields(failed, config, rows, tmp_path):
     assert "4" in error  # its line
 
 
+def test_a_word_among_numbers_is_named_with_its_row(failed, config, rows, tmp_path):
+    path = tmp_path / "rows.csv"
+    rows.to_csv(path, index=False)
+    config["data"]["train"] = str(path)
+    lines = path.read_text().splitlines()
+    place = list(rows).index("watched")
+    cells = lines[8].split(",")
+    lines[8] = ",".join([*cells[:place], "many", *cells[place + 1 :]])
+    path.write_text("\n".join(lines) + "\n")
+    errors = [failed.run(1)]  # the evaluation rows hold numbers there
+    config["data"] |= {"eval": None}
+    errors.append(failed.run(2))
+    assert "the column 'watched' holds text" in errors[1]
+    for error in errors:
+        assert "the first that is no number is 'many' in" in error
+        assert "row 8" in error
+
+
 def test_wrong_encoding(failed, config, rows, tmp_path):
     rows["device"] = "télé"
     (tmp_path / "rows.csv").write_bytes(rows.to_csv(index=False).encode("cp1252"))
