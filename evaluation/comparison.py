@@ -146,8 +146,8 @@ def _refuse_other_rows(
             row = int(np.argmax(differs))
             raise DataError(
                 f"Reference and model are not of the same rows: {mine!r} is {_plain(a[row])!r} in one and "
-                f"{_plain(b[row])!r} in the other in {name_rows(differs)}. Match them by their keys with on=, or predict "
-                "the same data with both."
+                f"{_plain(b[row])!r} in the other in {name_rows(differs)}. Match them by their keys with on=, or "
+                "predict the same data with both."
             )
 
 

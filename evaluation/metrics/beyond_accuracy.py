@@ -78,10 +78,11 @@ class ListStatistic:
     """A metric of all lists together.
 
     Attributes:
-        from_counts: Maps how often each item is recommended [items, resamples] to metric values [resamples].
+        from_counts: Maps how often each item is recommended [items shown at all, resamples], and the number of all
+            items, to metric values [resamples].
     """
 
-    from_counts: Callable[[FloatArray], FloatArray]
+    from_counts: Callable[[FloatArray, int], FloatArray]
 
     def value(self, lists: RankedLists, k: int) -> float:
         """The metric of all users."""
@@ -90,25 +91,28 @@ class ListStatistic:
     def resampler(self, lists: RankedLists, k: int) -> Resampler:
         """A function from weights of the judged users [U, resamples] to metric values [resamples]."""
         n_items = _facts(lists, "").n_items
-        by_item = _incidence(_top(lists, k), n_items).T.tocsr()
-        size = max(1, _BLOCK_ELEMENTS // max(n_items, 1))
+        taken = _incidence(_top(lists, k), n_items)
+        # Most of a large catalogue is never shown; its zeros are known without being held.
+        by_item = taken[:, np.unique(taken.indices)].T.tocsr()
+        size = max(1, _BLOCK_ELEMENTS // max(int(by_item.shape[0]), 1))
 
         def draw(weight: FloatArray) -> FloatArray:
             starts = range(0, weight.shape[1], size)
-            return np.concatenate([self.from_counts(by_item @ weight[:, at : at + size]) for at in starts])
+            return np.concatenate(
+                [self.from_counts(by_item @ weight[:, at : at + size], n_items) for at in starts]
+            )
 
         return draw
 
 
-def _coverage(counts: FloatArray) -> FloatArray:
-    return np.asarray((counts > 0).mean(axis=0))
+def _coverage(counts: FloatArray, n_items: int) -> FloatArray:
+    return np.asarray((counts > 0).sum(axis=0) / n_items)
 
 
-def _gini(counts: FloatArray) -> FloatArray:
-    n = len(counts)
+def _gini(counts: FloatArray, n_items: int) -> FloatArray:
     ascending = np.sort(counts, axis=0)
-    rank = 2 * np.arange(1, n + 1) - n - 1
-    return ratio(rank @ ascending, n * ascending.sum(axis=0))
+    place = np.arange(n_items - len(counts) + 1, n_items + 1)  # items that are not held come first
+    return ratio((2 * place - n_items - 1) @ ascending, n_items * ascending.sum(axis=0))
 
 
 class PopularityLiftStatistic:
