@@ -19,6 +19,8 @@ from serving.people.person import SEEN
 from serving.stores.base import Mark
 
 _DAY, _MINUTE = 86_400.0, 60.0
+_CLOCKS_APART = 300.0
+"""What was served further ahead than this was served while a clock was wrong, and does not count for ever."""
 
 
 def condition(text: str) -> str:
@@ -79,10 +81,9 @@ class ServedLately:
 
     def keep(self, query: Query, rows: Rows) -> Mask:
         """Those not shown."""
-        since = query.now - self._config.minutes * _MINUTE
-        return ~np.isin(
-            rows, _rows(query, [mark for mark in query.person.record.served if mark.time >= since])
-        )
+        since, until = query.now - self._config.minutes * _MINUTE, query.now + _CLOCKS_APART
+        lately = [mark for mark in query.person.record.served if since <= mark.time <= until]
+        return ~np.isin(rows, _rows(query, lately))
 
 
 class ExpressionConfig(FilterConfig):

@@ -172,7 +172,7 @@ def test_a_model_that_is_not_loaded_is_refused(serve, file):
     )
     answer = client.post("/v1/experiments/reload")
     assert answer.status_code == 422
-    assert "the model 'flims' is not loaded" in answer.text
+    assert "there is no model 'flims'" in answer.text
     assert "films" in answer.text
 
 

@@ -12,7 +12,7 @@ from serving.funnel.filters import categories
 from serving.funnel.stages import FILTERS, RERANKERS, SOURCES
 from serving.funnel.trace import Trace
 from serving.recommender import Request
-from serving.stores.base import Behaviour, Entry, ItemChange
+from serving.stores.base import Behaviour, Entry, ItemChange, Served
 from tests.serving.world import GENRES, NOW, World
 
 SOURCES_HERE: dict[str, dict[str, Any]] = {
@@ -199,6 +199,13 @@ def test_seen_may_look_at_some_events_and_days_only(lively):
     assert np.flatnonzero(~lately.keep(query, rows)).tolist() == [3, 12, 60]
     known = query_of(lively, {"user_id": "100"})
     assert member(FILTERS, "seen", {"bundle": False}, lively).keep(known, rows).all()
+
+
+def test_what_was_served_while_the_clock_was_ahead_does_not_count_for_ever(lively):
+    lively.store.store.add_served([Served(["1"], NOW + 1e8, "active"), Served(["2"], NOW - 60, "active")])
+    served = member(FILTERS, "served", {"minutes": 10}, lively)
+    kept = served.keep(query_of(lively, {"user_id": "active"}), np.arange(61))
+    assert np.flatnonzero(~kept).tolist() == [2]
 
 
 def test_soft_filters_give_way_when_too_few_would_be_left(world):
