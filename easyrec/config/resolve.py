@@ -94,6 +94,8 @@ class _Work:
                 continue
             if key == "time":
                 self.unmatched[name] = "the time key"
+            if key == "item" and name in ("score", "position"):
+                self.problem(("data", "keys", key), f"recommendations have a column {name!r} already; rename it")
             if name in self.reserved and (key, name) != ("item", "seen"):
                 self.problem(("data", "keys", key), f"{name!r} is the name of {self.reserved[name]}; rename the column")
             if name not in self.columns:

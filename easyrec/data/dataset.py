@@ -56,6 +56,7 @@ def peek_columns(config: PipelineConfig) -> dict[str, ColumnInfo]:
 
     train = open_stream(data.train, data.storage_options, data.on_error)
     types = _common_types(config, train, look(data.eval))
+    _refuse_unread(config, train)
     tables: dict[Side, pa.Schema] = {}
     sides: tuple[tuple[Side, SourceConfig | None], ...] = (
         ("user", data.tables.user),
@@ -89,6 +90,7 @@ class Dataset:
         data = config.data
         train = self._open("train", data.train)
         evaluation = None if data.eval is None else self._open("eval", data.eval)
+        _refuse_unread(config, train)
         types = _common_types(self.config, train, evaluation)
         self.train = train.with_types(types)
         self.eval = None if evaluation is None else evaluation.with_types(types)
@@ -143,6 +145,20 @@ class Dataset:
             )
 
 
+def _refuse_unread(config: PipelineConfig, table: _Described) -> None:
+    """Raises a SchemaError where a key, a label or a feature names a column whose type is not read."""
+    keys = config.data.keys
+    named = [key for key in (keys.user, keys.item, keys.time) if key is not None]
+    named += [task.label or name for name, task in config.tasks.items()]
+    named += [column for name, feature in config.features.items() for column in feature.columns(name)]
+    for column in named:
+        if column in table.unread and column not in table.schema.names:
+            raise SchemaError(
+                f"the column {column!r} of {table.name} holds {table.unread[column]}, which is not read: values, "
+                "lists of them, and maps to numbers are. Flatten it when the file is written"
+            )
+
+
 def _meant_as_number(config: PipelineConfig, column: str) -> bool:
     """Whether a feature or a label reads a column as numbers, as far as the unresolved configuration says."""
     features = (
@@ -189,6 +205,9 @@ class _Described(Protocol):
 
     @property
     def schema(self) -> pa.Schema: ...
+
+    @property
+    def unread(self) -> Mapping[str, pa.DataType]: ...
 
 
 def _common_types(

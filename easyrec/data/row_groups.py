@@ -77,6 +77,11 @@ class Source:
                 position += rows
         self.num_rows = position
 
+    @property
+    def unread(self) -> Mapping[str, pa.DataType]:
+        """Columns whose types are not read."""
+        return self._reader.unread
+
     def with_types(self, types: Mapping[str, pa.DataType]) -> Source:
         """The same rows with some columns read as other types; a value that does not fit is an error then."""
         other = copy.copy(self)

@@ -81,6 +81,11 @@ class TableStream:
     _files: tuple[DataFile, ...]
 
     @property
+    def unread(self) -> Mapping[str, pa.DataType]:
+        """Columns whose types are not read."""
+        return self._reader.unread
+
+    @property
     def name(self) -> str:
         """The files, for messages."""
         return _named(self._files)

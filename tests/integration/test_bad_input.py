@@ -164,6 +164,15 @@ def test_column_that_the_data_lack(failed, config):
     assert "Did you mean 'device'?" in error
 
 
+@pytest.mark.parametrize("value", [[[1], [2]], {"a": 1, "b": "x"}])
+def test_column_of_a_type_that_is_not_read(failed, config, rows, value):
+    config["features"]["nested"] = {"type": "tags"}
+    rows["nested"] = [value] * len(rows)
+    error = failed(rows)
+    assert "the column 'nested' of" in error
+    assert "which is not read" in error
+
+
 def test_label_column_that_the_data_lack(failed):
     assert "Did you mean 'rating'?" in failed(None, 2, "tasks.liked.label=ratings >= 4")
 

@@ -88,6 +88,8 @@ class Reader(ABC):
         self.config: ReaderConfig = config
         self.declared = declared
         self.faults = faults
+        self.unread: dict[str, pa.DataType] = {}
+        """Columns of files looked at so far whose types are not read, such as lists of lists."""
 
     @abstractmethod
     def schema(self, file: DataFile) -> pa.Schema:

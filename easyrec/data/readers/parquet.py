@@ -41,6 +41,8 @@ class ParquetSource(Reader):
         fields = []
         for column in stored:
             kind = normal(column.type)
+            if kind is None:
+                self.unread[column.name] = column.type
             if kind is None or column.name.startswith(_INDEX_COLUMN):
                 continue
             if kind == pa.string() and column.name in self._small_dictionaries(file):

@@ -138,6 +138,12 @@ def test_names_of_what_is_computed_are_not_taken(small):
     assert "seen" in resolved(small, seen=("float", "item")).features
 
 
+@pytest.mark.parametrize("name", ["score", "position"])
+def test_the_item_key_is_not_called_like_what_recommendations_add(small, name):
+    small["data"]["keys"] = {"user": "user_id", "item": name}
+    assert any(f"a column {name!r} already" in one for one in complaints(small, **{name: ("int", "interactions")}))
+
+
 def test_groups_in_braces_name_each_column(small):
     small["features"]["{device,I*}"] = {"type": "id"}
     assert list(resolved(small, I1=("int", "interactions")).features)[-2:] == ["device", "I1"]
