@@ -8,7 +8,8 @@
 
 Every variant trains the DeepFM of `train_throughput.py` on the same generated Criteo-like rows, each in a fresh
 process, in turn in every round. Two epochs: compiling is in the first one, the second one is measured. All processes
-share the cores of this machine, so more workers cannot be faster here; what is measured is what the cluster costs.
+share the cores of this machine, so more workers cannot be faster here; what is measured is what the cluster costs. On
+a machine that others use, compare examples per CPU-second.
 
     local         one process, batches from shards
     1x1 ... NxM   N workers, M parameter servers
@@ -28,11 +29,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 from criteo_like import generate
 from loop_easyrec import pipeline
 
 from easyrec.fitting import fit
 from easyrec.preparation import prepare
+from easyrec.training.callbacks import Callback, StepInfo
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = [
@@ -43,6 +46,27 @@ OPTIONS = [
 ]
 
 
+class Clock(Callback):
+    """Examples and CPU seconds, of all processes together, between the first and the last look in the second epoch."""
+
+    def __init__(self) -> None:
+        self.first: tuple[int, float] | None = None
+        self.last = (0, 0.0)
+
+    def on_step(self, info: StepInfo) -> None:
+        """Looks at the clock."""
+        if info.epoch == 1:
+            own = psutil.Process()
+            times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+            self.last = (info.examples, sum(time.user + time.system for time in times))
+            self.first = self.first or self.last
+
+    def per_cpu_second(self) -> float:
+        """Examples for each second that a core worked."""
+        examples, seconds = self.first or self.last
+        return (self.last[0] - examples) / max(self.last[1] - seconds, 1e-9)
+
+
 def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
     """Trains one variant in this process; examples per second of the second epoch, AUC, and the workers' load."""
     folder.mkdir(parents=True)
@@ -51,7 +75,8 @@ def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
     prepared = prepare(file, [*OPTIONS, f"training.shards.path={data / 'shards'}"], run=folder / "run")
     workers, _, servers = variant.partition("x")
     cluster = None if variant == "local" else f"local:workers={workers},ps={servers}"
-    fit(prepared, cluster=cluster)
+    clock = Clock()
+    fit(prepared, cluster=cluster, callbacks=[clock])
     lines = prepared.run.logged()
     second = [line for line in lines if line["event"] == "train" and line["epoch"] == 1]
     begin = next(line for line in lines if line["event"] == "checkpoint")
@@ -61,6 +86,7 @@ def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
     metrics = next(line for line in reversed(lines) if line["event"] == "evaluation")
     return {
         "rate": (last["examples"] - skipped["examples"]) / seconds,
+        "per_cpu": clock.per_cpu_second(),
         "idle": statistics.mean(line["wait_share"] for line in second[1:]),
         "auc": metrics["label/auc"],
         "bytes_per_step": (last.get("bytes_moved", 0) - skipped.get("bytes_moved", 0))
@@ -87,7 +113,8 @@ def measure(
             outcome = json.loads(done.stdout.strip().splitlines()[-1])
             outcomes[variant].append(outcome)
             print(
-                f"round {number + 1}  {variant:<7}{outcome['rate']:>9,.0f} examples/s  AUC {outcome['auc']:.4f}  "
+                f"round {number + 1}  {variant:<7}{outcome['rate']:>9,.0f} examples/s  "
+                f"{outcome['per_cpu']:>8,.0f} per CPU-s  AUC {outcome['auc']:.4f}  "
                 f"idle {outcome['idle']:.0%}  {outcome['bytes_per_step'] / 2**20:.2f} MiB a step  "
                 f"load {os.getloadavg()[0]:.1f}",
                 flush=True,
@@ -100,7 +127,11 @@ def report(outcomes: dict[str, list[dict[str, Any]]]) -> None:
     print("\nmedians")
     rates = {name: statistics.median(one["rate"] for one in found) for name, found in outcomes.items()}
     for name, found in outcomes.items():
-        ratio = f"{rates[name] / rates['local']:.2f} of local" if "local" in rates else ""
+        per_cpu = statistics.median(one["per_cpu"] for one in found)
+        ratio = ""
+        if "local" in rates:
+            alone = statistics.median(one["per_cpu"] for one in outcomes["local"])
+            ratio = f"{rates[name] / rates['local']:.2f} of local, {per_cpu / alone:.2f} per CPU-second"
         auc = statistics.median(one["auc"] for one in found)
         print(f"{name:<7}{rates[name]:>9,.0f} examples/s   AUC {auc:.4f}   {ratio}")
 
