@@ -92,8 +92,13 @@ def report(
     out = output()
     with _analysis(exposures, events, rename, memory) as (analyzed, present):
         for name in config.experiments:
-            if name not in present:
-                note(f"{name}: the log holds no exposure of it")
+            if name not in present or config.experiments[name].interleave:
+                why = (
+                    "mixes lists; see `easyrec ab interleave`"
+                    if name in present
+                    else "the log holds none of it"
+                )
+                note(f"{name}: {why}")
                 continue
             result = analyzed(config, name, until=seconds(until))
             paths = write_experiment_report(to / name, result)

@@ -75,7 +75,7 @@ def unit_table(
     mine = exposures.filter((exposures.experiment == experiment) & (exposures.phase == phase))
     if until is not None:
         mine = mine.filter(mine["at"] < until)
-    counts = _counts(mine, exposures, experiment, phase)
+    counts = _counts(mine, exposures, experiment, phase, "" if until is None else " before --until")
     counted = mine.filter(~mine.forced & mine.unit.notnull() & (mine.unit != ""))
     if triggered:
         counted = counted.filter(counted.could_differ)
@@ -122,7 +122,7 @@ def unit_table(
     return UnitTable(counted, units, list(segments), origin, end, min(last + GRACE, end), counts)
 
 
-def _counts(mine: Any, exposures: Any, experiment: str, phase: int) -> dict[str, int]:
+def _counts(mine: Any, exposures: Any, experiment: str, phase: int, when: str) -> dict[str, int]:
     [found] = to_records(
         mine.aggregate(
             rows=mine.count(),
@@ -137,7 +137,7 @@ def _counts(mine: Any, exposures: Any, experiment: str, phase: int) -> dict[str,
         )
         there = ", ".join(sorted(f"{one['experiment']} (phase {one['phase']})" for one in seen)) or "nothing"
         raise ExperimentDataError(
-            f"The exposure log has no row of experiment {experiment!r}, phase {phase}. It holds: {there}."
+            f"The exposure log has no row of experiment {experiment!r}, phase {phase}{when}. It holds: {there}."
         )
     return {name: int(value or 0) for name, value in found.items()}
 

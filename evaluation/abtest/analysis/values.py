@@ -85,6 +85,8 @@ def measure_values(
     Raises:
         ExperimentDataError: A column is missing or holds no numbers.
     """
+    if events is None:
+        _refuse_without_events(metrics)
     values = Values(table, {}, None, None, window)
     for metric in metrics.values():
         for measure in measures_of(metric):
@@ -108,6 +110,18 @@ def measure_values(
         if isinstance(metric, MeanMetric) and metric.cap is not None:
             values.caps[name] = _cap(values, metric, metric.cap)
     return values
+
+
+def _refuse_without_events(metrics: Mapping[str, AveragedMetric]) -> None:
+    needing = [
+        name
+        for name, metric in metrics.items()
+        if any(measure.exposure is None for measure in measures_of(metric))
+    ]
+    if needing:
+        raise ExperimentDataError(
+            f"The metrics {', '.join(needing)} count events, and no events were given: add --events."
+        )
 
 
 def _summed(parts: Sequence[Any], keys: list[str], names: list[str]) -> Any:

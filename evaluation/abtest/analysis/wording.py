@@ -8,7 +8,8 @@ _SHORT = ("ctr", "aov", "cvr", "gmv")
 
 def share(value: float, decimals: int = 1) -> str:
     """E.g. ``3.2%``."""
-    return f"{100 * value:.{decimals}f}%" if math.isfinite(value) else MISSING
+    # Rounding first: a little below 0 is 0, not -0.
+    return f"{round(100 * value, decimals) + 0.0:.{decimals}f}%" if math.isfinite(value) else MISSING
 
 
 def change(value: float, decimals: int = 1) -> str:

@@ -402,6 +402,12 @@ def test_logs_that_cannot_be_analysed(simulated):
         analyzed(one, phase=7)
     with pytest.raises(ExperimentDataError, match="'tipe'; did you mean 'type'"):
         analyzed(one, rename={"type": "tipe"})
+    with pytest.raises(ExperimentDataError, match="phase 1 before --until"):
+        analyzed(one, until=START)
+    with duckdb_connection("500MB") as connection:
+        logs = Logs(open_exposures(connection, one.folder / "exposures"))
+        with pytest.raises(ExperimentDataError, match="add --events"):
+            analyze(one.config, "din", logs)
     one.exposures["forced"] = True
     with pytest.raises(ExperimentDataError, match="rows were forced"):
         analyzed(one)
