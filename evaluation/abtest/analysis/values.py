@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.abtest.analysis.tables import DAY, condition_expr, kept, numeric, to_records
 from evaluation.abtest.analysis.units import UnitTable, eligible
+from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import MeanMetric, Measure, MetricConfig, ProportionMetric, RatioMetric
 from evaluation.abtest.statistics.moments import COLUMNS, Moments
 
