@@ -17,7 +17,18 @@ from easyrec.run import RunFolder
 from easyrec.training.report import TrainingResult, run_report
 from easyrec.training.report import write_report as write_run_report
 from easyrec.versions import versions
-from evaluation import EvaluationResult, Example, LeakageReport, RankingResult, write_report
+from evaluation import (
+    Attribution,
+    EvaluationResult,
+    Example,
+    ImportanceResult,
+    LeakageReport,
+    RankingResult,
+    write_report,
+)
+
+EXPLANATION = "explanation"
+"""Folder in a run where `easyrec explain` writes, and reports look for it."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ def write_evaluation_report(
         "examples per second": _rounded(training.get("examples_per_second")),
         "training seconds": _rounded(training.get("seconds")),
     }
+    explained = _report_in(run.directory / EXPLANATION)
     paths = write_report(
         folder or run.report,
         title=config.name,
@@ -107,6 +119,8 @@ def write_evaluation_report(
         versions=versions(),
         data=_data_facts(summary.get("data", {})),
         leakage=leakage if leakage is not None else _earlier_leakage(run),
+        importance=[ImportanceResult.from_dict(one) for one in explained.get("importance", ())],
+        attributions=[Attribution(**one) for one in explained.get("attributions", ())],
         command=f"easyrec train {run.config_path}",
     )
     return paths.html
@@ -130,11 +144,15 @@ def _data_facts(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _earlier_leakage(run: RunFolder) -> LeakageReport | None:
     """What the run's own report says of leakage."""
-    path = run.report / "report.json"
-    if not path.is_file():
-        return None
-    content = json.loads(path.read_text(encoding="utf-8")).get("leakage")
+    content = _report_in(run.report).get("leakage")
     return LeakageReport.from_dict(content) if content else None
+
+
+def _report_in(folder: Path) -> dict[str, Any]:
+    """The content of a report that was written there, or nothing."""
+    path = folder / "report.json"
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content
 
 
 def notes_of(prepared: Prepared) -> list[str]:

@@ -73,6 +73,15 @@ class ImportanceResult:
     unit: str
     repeats: int
 
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "ImportanceResult":
+        """From what `to_dict` gave."""
+        features = tuple(
+            Importance(str(one["feature"]), Estimate.from_dict(one["loss"]), float(one["spread"]))
+            for one in content["features"]
+        )
+        return cls(**{**content, "features": features})
+
     def table(self) -> TextTable:
         """One line a feature."""
         decimals = decimals_for(one.loss for one in self.features)

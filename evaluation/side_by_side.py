@@ -170,18 +170,13 @@ def read_entry(name: str, path: str | Path) -> Entry:
     judged_on: dict[str, int] = {}
     for task, result in ((content.get("evaluation") or {}).get("tasks") or {}).items():
         judged_on[f"{task} rows"] = int(result["n_rows"])
-        metrics |= {f"{task}/{metric}": _estimate(one) for metric, one in result["metrics"].items()}
+        metrics |= {f"{task}/{metric}": Estimate.from_dict(one) for metric, one in result["metrics"].items()}
     ranking = content.get("ranking")
     if ranking:
         judged_on |= {"users": int(ranking["n_users"]), "items": int(ranking["n_items"])}
         table = ranking["models"][content["model"]]
-        metrics |= {f"ranking/{metric}": _estimate(one) for metric, one in table.items()}
+        metrics |= {f"ranking/{metric}": Estimate.from_dict(one) for metric, one in table.items()}
     return Entry(name, str(content["title"]), metrics, judged_on, str(ranking["primary"]) if ranking else "")
-
-
-def _estimate(one: Mapping[str, Any]) -> Estimate:
-    value, low, high = (math.nan if one[key] is None else float(one[key]) for key in ("value", "low", "high"))
-    return Estimate(value, low, high, float(one["level"]), int(one["n"]), str(one["note"]))
 
 
 def _counts(judged_on: Mapping[str, int]) -> str:

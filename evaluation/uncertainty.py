@@ -6,7 +6,7 @@ the percentile bootstrap over whole users (Efron and Tibshirani, "An Introductio
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,14 @@ class Estimate:
     def has_interval(self) -> bool:
         """Whether both ends are known."""
         return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Estimate":
+        """From what `to_dict` gave."""
+        value, low, high = (
+            math.nan if content[key] is None else float(content[key]) for key in ("value", "low", "high")
+        )
+        return cls(value, low, high, float(content["level"]), int(content["n"]), str(content["note"]))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form; a missing number is None."""

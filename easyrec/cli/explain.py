@@ -34,6 +34,7 @@ def explain(
     """Show which features a run's metrics need, and what each adds to single predictions."""
     start_tensorflow()
     from easyrec.offline.explain import explain_run
+    from easyrec.reports import EXPLANATION
     from easyrec.run import open_run
     from easyrec.versions import versions
     from evaluation import write_report
@@ -50,7 +51,7 @@ def explain(
         tell=lambda text: console.print(f"{text} ...", markup=False),
     )
     paths = write_report(
-        report or run / "explanation",
+        report or run / EXPLANATION,
         title=f"{open_run(run).config().name}: what predictions come from",
         importance=[found.importance] if found.importance else None,
         attributions=found.attributions,

@@ -51,6 +51,17 @@ def test_the_command_writes_a_report(two_runs, capsys, tmp_path):
     assert "What predictions come from" in (tmp_path / "report.html").read_text()
 
 
+def test_the_report_of_a_run_shows_its_explanation(two_runs, capsys, tmp_path):
+    command = ["explain", str(two_runs.full), "--rows", "100", "--examples", "2", "--repeats", "1"]
+    assert run(command) == 0
+    assert run(["evaluate", str(two_runs.full), "--report", str(tmp_path)]) == 0
+    own = json.loads((two_runs.full / "explanation" / "report.json").read_text())
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["importance"] == own["importance"]
+    assert report["attributions"] == own["attributions"]
+    assert report["leakage"]["checks"]
+
+
 def test_wrong_requests_are_explained(two_runs, capsys):
     with pytest.raises(DataError, match="liked"):
         explain_run(two_runs.full, task="like")
