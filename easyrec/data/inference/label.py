@@ -46,8 +46,10 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     words = [column for column in free if _is_two_words(column)]
     words_named = [column for column in words if word_in(column.name, LABEL_WORDS)]
     answers = [column for column in free if column.numbers and has_name(column.name, ANSWER_WORDS)]
-    classes = [column for column in free if _is_classes(column) and has_name(column.name, CLASS_WORDS)]
     pairs = {"user", "item"} <= found.keys.keys()
+    # Where users choose items, a category is the item's; only what is called an answer is one.
+    class_words = ANSWER_WORDS if pairs else CLASS_WORDS
+    classes = [column for column in free if _is_classes(column) and has_name(column.name, class_words)]
     ratings = [column for column in free if _is_rating(column, pairs)]
     if named:
         _binary(found, named[0], "0 or 1, by its name what is to be predicted")

@@ -32,6 +32,7 @@ SAMPLE_ROWS = 100_000
 _LOOKED_AT = 500_000
 _PLACES = 20
 _SEPARATORS = ("|", ";", ",", " ", "/")
+_SMALL_WORDS = frozenset({"the", "a", "an", "of", "in", "is", "to", "for", "with", "on", "at", "no", "not"})
 _CODE = re.compile(r"^\S*\d\S*$")
 _WEIGHTED = re.compile(r"^[^:]+:[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?$", re.IGNORECASE)
 
@@ -344,6 +345,14 @@ def _words(texts: pa.Array) -> float:
     return 1.0 + (pc.mean(pc.count_substring(pc.utf8_trim_whitespace(texts), " ")).as_py() or 0.0)
 
 
+def _are_tags(cells: Sequence[Sequence[str]], values: Mapping[str, int]) -> bool:
+    """Whether words between spaces are tags: few, in many different cells each, no word twice in a cell, some alone."""
+    known = len(cells) >= 20 and len(values) <= 200 and sum(values.values()) >= 4 * len(values)
+    once = all(len(set(cell)) == len(cell) for cell in cells)
+    alone = sum(len(cell) == 1 for cell in cells) * 20 >= len(values)
+    return known and once and alone and not any(value.lower() in _SMALL_WORDS for value in values)
+
+
 def _tags(texts: pa.Array) -> Tags | None:
     """How the cells split: the separator that a good share of them has and whose values come again and again."""
     # Each cell once: a title that many rows repeat is not made of values that come again.
@@ -361,7 +370,7 @@ def _tags(texts: pa.Array) -> Tags | None:
         weighted = all(_WEIGHTED.match(value) for value in values)
         names = Counter(value.split(":", 1)[0] for value in values.elements()) if weighted else values
         coded = sum(count for value, count in values.items() if _CODE.match(value)) > 0.9 * total
-        if separator == " " and not coded:
+        if separator == " " and not coded and not _are_tags(cells, values):
             continue  # words of a sentence
         if separator in (",", "/") and any(" " in value for value in list(values)[:200]) and separator == "/":
             continue

@@ -124,6 +124,22 @@ def test_columns_of_every_kind_are_recognised(propose: Propose, shop: dict[str, 
         assert any(line.startswith(f"  #   {name}: ") and why in line for line in text.splitlines()), name
 
 
+def test_tags_between_spaces_are_told_from_sentences(propose: Propose, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    genres = ["Action", "Comedy", "Drama", "Sci-Fi", "Film-Noir", "War", "Musical"]
+    nouns = ["house", "road", "night", "river"]
+    table = {
+        "clicked": random.integers(0, 2, 400),
+        "genre": [" ".join(random.choice(genres, random.integers(1, 4), replace=False)) for _ in range(400)],
+        "headline": [f"the {random.choice(nouns)} on a {random.choice(nouns)}" for _ in range(400)],
+        "colour": [f"{random.choice(['light', 'dark'])} {random.choice(['red', 'blue'])}" for _ in range(400)],
+    }
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, _ = propose(tmp_path / "rows.parquet")
+    assert types(config) == {"genre": "tags", "headline": "id", "colour": "id"}
+    assert config.features["genre"].separator == " "
+
+
 def test_each_line_of_a_feature_says_why(propose: Propose, shop: dict[str, Path]) -> None:
     _, text = propose(shop["log"])
     body = text.split("features:\n")[1].split("model:")[0].splitlines()
@@ -313,6 +329,15 @@ def test_a_label_of_several_words_is_a_task_of_classes(propose: Propose, tmp_pat
     pq.write_table(pa.table({**table, "species": ["a", "b", "c"] * 100}), tmp_path / "rows.parquet")
     config, text = propose(tmp_path / "rows.parquet")
     assert list(config.tasks) == ["species"]
+
+
+def test_a_category_of_what_users_chose_is_no_label(propose: Propose, tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    item = random.integers(0, 30, 600)
+    table = {"user_id": random.integers(0, 40, 600), "item_id": item, "category": [f"kind {one % 5}" for one in item]}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config, _ = propose(tmp_path / "rows.parquet")
+    assert [task.type for task in config.tasks.values()] == ["retrieval"]
 
 
 def test_nothing_to_learn_from_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
