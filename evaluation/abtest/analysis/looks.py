@@ -35,17 +35,21 @@ def moments_by_day(values: Values, metrics: Mapping[str, AveragedMetric]) -> dic
     """
     growing = {name: one for name, one in metrics.items() if values.window_of(one) is None}
     windowed = {name: one for name, one in metrics.items() if name not in growing}
-    found = _totals(values, _changes(values), growing, telescoping=True) if growing else {}
+    found = (
+        _totals(values, [_changes(values, piece) for piece in values.pieces], growing, telescoping=True)
+        if growing
+        else {}
+    )
     for window in sorted({values.window_of(one) or 0.0 for one in windowed.values()}):
         same = {name: one for name, one in windowed.items() if values.window_of(one) == window}
-        found |= _totals(values, _finished(values, window), same, telescoping=False)
+        found |= _totals(values, [_finished(values, window)], same, telescoping=False)
     return {name: found[name] for name in metrics}
 
 
-def _changes(values: Values) -> Any:
+def _changes(values: Values, piece: Any) -> Any:
     """A row for each unit and day on which it did something, with its measures after and before that day."""
     names = list(values.columns.values())
-    daily = values.daily.filter(values.daily.day >= 0)
+    daily = piece.filter(piece.day >= 0)
     daily = daily.group_by("id", "day").aggregate(**{name: daily[name].sum() for name in names})
     upto = ibis.window(group_by="id", order_by="day", preceding=None, following=0)
     each = ibis.window(group_by="id", order_by="day")
@@ -83,8 +87,15 @@ def _with_history(values: Values, rows: Any) -> Any:
 
 
 def _totals(
-    values: Values, rows: Any, metrics: Mapping[str, AveragedMetric], *, telescoping: bool
+    values: Values, pieces: Sequence[Any], metrics: Mapping[str, AveragedMetric], *, telescoping: bool
 ) -> dict[str, list[Arms]]:
+    found = [
+        row for rows in pieces for row in to_records(_sums(values, rows, metrics, telescoping=telescoping))
+    ]
+    return {name: _running(found, number, values.table.days) for number, name in enumerate(metrics)}
+
+
+def _sums(values: Values, rows: Any, metrics: Mapping[str, AveragedMetric], *, telescoping: bool) -> Any:
     sums: dict[str, Any] = {}
     is_first = rows.place == 0
     # A column, also where both sides are constants.
@@ -99,8 +110,7 @@ def _totals(
         sums[f"c{number}"] = is_first.cast("float64").sum()
         sums |= {f"s{number}_{k}": (every * (new[k] - old[k])).sum() for k in range(COLUMNS)}
         sums |= {f"x{number}_{i}_{j}": (every * (new[i] * new[j] - old[i] * old[j])).sum() for i, j in _PAIRS}
-    found = to_records(rows.group_by("variant", "day").aggregate(**sums))
-    return {name: _running(found, number, values.table.days) for number, name in enumerate(metrics)}
+    return rows.group_by("variant", "day").aggregate(**sums)
 
 
 def _running(rows: Sequence[Mapping[str, Any]], number: int, days: int) -> list[Arms]:

@@ -18,6 +18,7 @@ from evaluation.abtest.metrics import MeanMetric, Measure, MetricConfig, Proport
 from evaluation.abtest.statistics.moments import COLUMNS, Moments
 
 AveragedMetric = MeanMetric | ProportionMetric | RatioMetric
+UNITS_AT_ONCE = 1_000_000
 _PAIRS = list(combinations_with_replacement(range(COLUMNS), 2))
 
 
@@ -37,6 +38,7 @@ class Values:
         table: The units they are of.
         columns: Column of each measure.
         daily: Ibis table: id, day, age, one column a measure.
+        pieces: The same as tables of some of the units each.
         before: Ibis table: id, the same columns before the first exposure; None without history.
         window: Default window in days.
         caps: Highest value of each capped metric.
@@ -48,6 +50,7 @@ class Values:
     before: Any
     window: float | None
     caps: dict[str, float] = field(default_factory=dict)
+    pieces: list[Any] = field(default_factory=list)
 
     def window_of(self, metric: MetricConfig) -> float | None:
         """The window of a metric, in days; a measure that ends on a day of its own needs that long."""
@@ -104,9 +107,10 @@ def measure_values(
                 parts.append(now)
                 before.append(then)
     names = list(values.columns.values())
-    values.daily = kept(_summed(parts, ["id", "day", "age"], names))
+    values.pieces = _in_pieces(table, _together(parts, ["id", "day", "age"], names), names)
+    values.daily = ibis.union(*values.pieces) if len(values.pieces) > 1 else values.pieces[0]
     if before and history_days > 0:
-        values.before = kept(_summed(before, ["id"], names))
+        values.before = kept(_summed(_together(before, ["id"], names), ["id"], names))
     for name, metric in metrics.items():
         if isinstance(metric, MeanMetric) and metric.cap is not None:
             values.caps[name] = _cap(values, metric, metric.cap)
@@ -125,8 +129,22 @@ def _refuse_without_events(metrics: Mapping[str, AveragedMetric]) -> None:
         )
 
 
-def _summed(parts: Sequence[Any], keys: list[str], names: list[str]) -> Any:
-    rows = ibis.union(*[part.select(*keys, *names) for part in parts])
+def _together(parts: Sequence[Any], keys: list[str], names: list[str]) -> Any:
+    selected = [part.select(*keys, *names) for part in parts]
+    return ibis.union(*selected) if len(selected) > 1 else selected[0]
+
+
+def _in_pieces(table: UnitTable, rows: Any, names: list[str]) -> list[Any]:
+    """Sums by unit, day and age, for some of the units at a time: grouping all at once would not fit in memory."""
+    count = 1 + table.counts["units"] // UNITS_AT_ONCE
+    keys = ["id", "day", "age"]
+    if count == 1:
+        return [kept(_summed(rows, keys, names))]
+    rows = kept(rows)
+    return [kept(_summed(rows.filter(rows.id % count == place), keys, names)) for place in range(count)]
+
+
+def _summed(rows: Any, keys: list[str], names: list[str]) -> Any:
     return rows.group_by(keys).aggregate(**{name: rows[name].sum() for name in names})
 
 
@@ -329,12 +347,18 @@ def moments_by_age(
         (row["variant"], row["full"]): row["units"]
         for row in to_records(done.group_by("variant", "full").aggregate(units=done.count()))
     }
-    rows = values.daily.filter((values.daily.age <= last) & (values.daily.age >= 0))
-    rows = rows.group_by("id", "age").aggregate(**{name: rows[name].sum() for name in names})
-    rows = rows.inner_join(done.select("id", "variant", "full", "first"), "id")
-    rows = rows.filter(rows.age < rows.full).mutate(**{f"p{name[1:]}": ibis.literal(0.0) for name in names})
+    active: dict[str, dict[tuple[Any, ...], Moments]] = {name: {} for name in metrics}
+    for piece in values.pieces:
+        rows = piece.filter((piece.age <= last) & (piece.age >= 0))
+        rows = _summed(rows, ["id", "age"], names)
+        rows = rows.inner_join(done.select("id", "variant", "full", "first"), "id")
+        rows = rows.filter(rows.age < rows.full)
+        rows = rows.mutate(**{f"p{name[1:]}": ibis.literal(0.0) for name in names})
+        for name, by_key in moments(values, rows, float("inf"), metrics, ["age"]).items():
+            for key, one in by_key.items():
+                active[name][key] = active[name][key] + one if key in active[name] else one
     found: dict[str, dict[tuple[str, int], Moments]] = {}
-    for name, by_key in moments(values, rows, float("inf"), metrics, ["age"]).items():
+    for name, by_key in active.items():
         found[name] = {
             (variant, age): _with_idle(
                 one,

@@ -660,3 +660,15 @@ def test_what_users_do_after_the_experiment_counts_only_inside_windows(tmp_path,
     )
     assert got["open"][:2] == (1.0, 1.0)  # the experiment was over on day 3
     assert got["week"] == (2.0, 2.0, 5, 5)
+
+
+def test_units_in_pieces_give_the_same_numbers(found, monkeypatch):
+    one, result = found
+    monkeypatch.setattr("evaluation.abtest.analysis.values.UNITS_AT_ONCE", 900)
+    again = analyzed(one)
+    for before, after in zip(result.metrics, again.metrics, strict=True):
+        assert after.absolute.estimate == pytest.approx(before.absolute.estimate, rel=1e-9)
+        assert after.p_value == pytest.approx(before.p_value, rel=1e-6)
+        assert [point.relative.estimate for point in after.ages] == pytest.approx(
+            [point.relative.estimate for point in before.ages], rel=1e-9, nan_ok=True
+        )
