@@ -81,9 +81,19 @@ def lists_by_code(rows: Rows, group: IntArray, n_groups: int, length: int | None
 
 def _ranked(score: AnyFloatArray, group: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Rows by group and falling score, and the position of each in its group."""
-    shuffled = np.random.default_rng(_TIES).permutation(len(score))
-    order = sort_within(group, len(sizes), shuffled[np.argsort(-score[shuffled])])
-    return order, _place_in_group(sizes)
+    order = sort_within(group, len(sizes), np.argsort(-score))
+    place = _place_in_group(sizes)
+    ordered = score[order]
+    tied = np.zeros(len(order), dtype=bool)  # with the row before, in the same group
+    tied[1:] = (ordered[1:] == ordered[:-1]) & (place[1:] > 0)
+    if tied.any():
+        # Only rows that are tied with a neighbour change places, each run of them within itself.
+        in_run = tied.copy()
+        in_run[:-1] |= tied[1:]
+        moved = np.flatnonzero(in_run)
+        chance = np.random.default_rng(_TIES).random(len(moved))
+        order[moved] = order[moved[np.lexsort((chance, np.cumsum(~tied)[moved]))]]
+    return order, place
 
 
 def _place_in_group(sizes: IntArray) -> IntArray:
@@ -92,7 +102,10 @@ def _place_in_group(sizes: IntArray) -> IntArray:
 
 def _ideal(label: FloatArray, group: IntArray, n_relevant: IntArray, shape: tuple[int, int]) -> FloatArray:
     hit = np.flatnonzero(label > 0)
-    order = hit[sort_within(group[hit], len(n_relevant), np.argsort(-label[hit], kind="stable"))]
+    grades = label[hit]
+    is_graded = len(hit) > 0 and grades.min() != grades.max()
+    falling = np.argsort(-grades, kind="stable") if is_graded else np.arange(len(hit))
+    order = hit[sort_within(group[hit], len(n_relevant), falling)]
     place = _place_in_group(n_relevant)
     top = place < shape[1]
     ideal = np.zeros(shape)
