@@ -29,13 +29,13 @@ def _tiny() -> ModuleType:
 tiny = _tiny()
 
 
-def _exported(folder: Path, model: dict[str, Any], every: bool) -> Any:
+def _exported(folder: Path, model: dict[str, Any], every: bool, **changes: Any) -> Any:
     """A model of the tiny pipeline, exported for both runtimes where this machine has them."""
     trained = tiny.make_trained(model, every=every)
     config = trained.config.model_copy(
         update={"export": trained.config.export.model_copy(update={"litert": available()})}
     )
-    tiny.make_bundle(tiny.Trained(config, trained.encoder, trained.network), folder / "bundle")
+    tiny.make_bundle(tiny.Trained(config, trained.encoder, trained.network), folder / "bundle", **changes)
     return tiny.Exported(trained, folder, tiny.load(folder))
 
 
@@ -70,3 +70,17 @@ def served(films: Any, runtime: Any) -> ServedModel:
 def towers_served(towers: Any, runtime: Any) -> ServedModel:
     """The two-tower model, served."""
     return load_served_model(towers.folder, runtime)
+
+
+@pytest.fixture(scope="session")
+def no_items(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The DeepFM without a catalogue."""
+    folder = tmp_path_factory.mktemp("no_items")
+    _exported(folder, {"type": "deepfm", "hidden_units": [8]}, every=True, items=None, users=None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tables() -> Any:
+    """Rows, catalogue and users of the tiny pipeline."""
+    return tiny.Tables(tiny.raw_rows(), tiny.item_table(), tiny.user_table())

@@ -179,3 +179,16 @@ def test_histories_follow_the_conditions_of_training(served: ServedModel) -> Non
     assert histories(served.catalogue, items) == {"recent": ["m3", "m4"]}
     with pytest.raises(SchemaError, match="'rating' has 1 values for 4 items"):
         histories(served.catalogue, items, {"rating": [1]})
+
+
+def test_a_bundle_without_items_predicts_rows(films: Any, runtime: Any, tables: Any, no_items: Path) -> None:
+    model = load_served_model(no_items, runtime)
+    with pytest.raises(
+        BundleError, match=r"films cannot recommend: it was trained without `data\.keys\.item`"
+    ):
+        _ = model.catalogue
+    with pytest.raises(BundleError, match="films cannot recommend"):
+        model.put_items({"m1": {}})
+    assert model.user_columns
+    found = model.predict(tables.rows)["liked"]
+    np.testing.assert_allclose(found, films.trained.scores(tables.rows)["liked"], atol=1e-4)
