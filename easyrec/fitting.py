@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +15,15 @@ from easyrec.data.prepared.local import Finished, shard_stream
 from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
 from easyrec.data.readers.base import BATCH_ROWS
 from easyrec.data.stream import EncodedStream
-from easyrec.errors import DataError, TrainingError
+from easyrec.errors import CheckpointError, DataError, TrainingError
 from easyrec.export.ranking import Ranker
 from easyrec.export.signatures import ModelFunctions
 from easyrec.export.tables import KeyedTable
 from easyrec.features.batch import EncodedBatch
 from easyrec.features.encoder import Encoder
 from easyrec.offline import MODEL, NOBODY_TO_JUDGE, RANKING, NetworkPredictor, OfflineEvaluation, flat_metrics
-from easyrec.preparation import ConfigSource, Prepared, Tell, fitted
+from easyrec.preparation import ConfigSource, Prepared, Tell, fitted, open_prepared
+from easyrec.run import RunFolder
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore, open_checkpoint
 from easyrec.training.cluster.chief import ClusterJob, Evaluators, train_on_cluster
@@ -130,6 +134,46 @@ def _fit_on_cluster(
         callbacks=callbacks,
         tell=tell,
     )
+
+
+def evaluate_beside(run: RunFolder, *, tell: Tell = lambda text: None, poll: float = 2.0) -> None:
+    """Measures each checkpoint of a run as it is written, until the run has ended: what an evaluator does.
+
+    Lines with step and metrics go to `evaluator.jsonl` in the run's folder, which must be shared with the chief.
+
+    Args:
+        run: The run; it need not have begun.
+        tell: Called with one line of text for each checkpoint measured.
+        poll: Seconds between looks.
+    """
+    while not (run.exists() and run.features.is_dir()):
+        time.sleep(poll)
+    measure = InTraining(open_prepared(run, tell=tell))
+    store, measured = CheckpointStore(run.checkpoints), set[int]()
+    ended = False
+    while True:
+        for checkpoint in store.all():
+            if checkpoint.step in measured:
+                continue
+            with contextlib.suppress(CheckpointError):  # the chief has removed it meanwhile
+                metrics = measure.weights(checkpoint.path)
+                measured.add(checkpoint.step)
+                line = {"step": checkpoint.step, "time": time.time(), **metrics}
+                with (run.directory / "evaluator.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                tell(
+                    "  ".join(
+                        [
+                            f"step {checkpoint.step}",
+                            *(f"{name} {value:.4f}" for name, value in metrics.items()),
+                        ]
+                    )
+                )
+        if ended:
+            return
+        ended = run.summary_path.is_file()  # once more, for the last checkpoint
+        if not ended:
+            time.sleep(poll)
 
 
 def plan_of(config: PipelineConfig, encoder: Encoder, rows: EncodedBatch, choice: Choice) -> TrainingPlan:

@@ -48,6 +48,9 @@ class TrainingProgress(Callback):
             f"loss {info.loss:.4f}  {info.examples_per_second:,.0f} examples/s  "
             f"input wait {info.wait_share:.0%}  {info.memory_bytes / 2**20:,.0f} MiB"
         )
+        if info.workers:
+            rates = ", ".join(f"{rate:,.0f}" for rate in info.workers.values())
+            numbers = numbers.replace("input wait", "idle") + f"  workers {rates}"
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,

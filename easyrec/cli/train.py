@@ -47,7 +47,7 @@ def train(
     loaded = load_config(config, overrides or ())  # a mistake is told before TensorFlow is imported
     start_tensorflow()
     from easyrec.cli.progress import TrainingProgress
-    from easyrec.training.cluster.roles import PS, WORKER, Cluster
+    from easyrec.training.cluster.roles import EVALUATOR, PS, WORKER, Cluster
     from easyrec.training.cluster.server import serve
     from easyrec.training.strategy import choose
     from easyrec.workflow import train as train_pipeline
@@ -64,6 +64,12 @@ def train(
         and choice.cluster.roles(PS)
     ):
         serve(choice.cluster, lambda text: console.print(text, markup=False))
+        return
+    if isinstance(choice.cluster, Cluster) and choice.cluster.task.job == EVALUATOR:
+        from easyrec.fitting import evaluate_beside
+        from easyrec.run import RunFolder
+
+        evaluate_beside(RunFolder(run or Path(loaded.output) / loaded.name), tell=tell)
         return
     if plan:
         from easyrec.fitting import plan as plan_training

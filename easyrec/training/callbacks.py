@@ -20,6 +20,7 @@ class StepInfo:
         wait_share: Share of that time spent waiting for input, 0 to 1.
         memory_bytes: Resident memory of the process.
         loss: What was minimised, averaged over the steps since the last log line.
+        workers: On a cluster, examples per second of work of each worker; else None.
     """
 
     step: int
@@ -31,6 +32,7 @@ class StepInfo:
     wait_share: float
     memory_bytes: int
     loss: float
+    workers: dict[str, float] | None = None
 
 
 class Callback:

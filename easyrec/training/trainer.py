@@ -277,6 +277,10 @@ class Trainer:
         """More for a line of the log."""
         return {}
 
+    def _worker_rates(self) -> dict[str, float] | None:
+        """Examples per second of each worker of a cluster."""
+        return None
+
     def _tell(self, speed: tuple[float, float]) -> None:
         self._called = time.perf_counter()
         if self._callbacks:
@@ -286,7 +290,7 @@ class Trainer:
                 "on_step",
                 StepInfo(
                     progress.step, self.total_steps, progress.epoch, self.config.epochs, progress.examples,
-                    *speed, self._meter.memory_bytes, loss,
+                    *speed, self._meter.memory_bytes, loss, self._worker_rates(),
                 ),
             )  # fmt: skip
 

@@ -181,6 +181,9 @@ class SplitFunction:
         losses, upstream, gradients, state = dense(sized, fixed, weights, state)
         targets = {key: activations[key] for key in upstream}
         row_gradients = tape.gradient(targets, rows, output_gradients=upstream)
+        if embeddings.l2:
+            losses["embedding_l2"] = embeddings.penalty(rows)
+            losses["loss"] += losses["embedding_l2"]
         embeddings.apply_gradients(
             step.row_optimizer,
             lookup,

@@ -275,6 +275,9 @@ class ClusterTrainer(Trainer):
             "running": self._dispatcher.running,
         }
 
+    def _worker_rates(self) -> dict[str, float]:
+        return {name: worker["examples_per_second"] for name, worker in self.loads.report().items()}
+
     def note_servers(self, loads: dict[str, Any]) -> None:
         """Takes what the servers say of their load."""
         self._servers = loads
