@@ -72,7 +72,7 @@ def overall(verdicts: Sequence[Verdict], checks: Sequence[Check], results: Seque
     if red:
         names = ", ".join(check.title for check in red)
         return Verdict(
-            "broken", "", red[0].key, f"The data cannot be trusted: {names}. {red[0].advice}".strip()
+            "broken", "", red[0].key, f"The data cannot be trusted; red: {names}. {red[0].advice}".strip()
         )
     ships = [one for one in verdicts if one.word == "ship"]
     if ships:

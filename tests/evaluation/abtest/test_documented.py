@@ -19,4 +19,4 @@ def test_a_block_is_a_valid_file(block):
 
 
 def test_there_are_blocks():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
