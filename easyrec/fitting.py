@@ -161,14 +161,8 @@ def evaluate_beside(run: RunFolder, *, tell: Tell = lambda text: None, poll: flo
                 line = {"step": checkpoint.step, "time": time.time(), **metrics}
                 with (run.directory / "evaluator.jsonl").open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
-                tell(
-                    "  ".join(
-                        [
-                            f"step {checkpoint.step}",
-                            *(f"{name} {value:.4f}" for name, value in metrics.items()),
-                        ]
-                    )
-                )
+                shown = [f"{name} {value:.4f}" for name, value in metrics.items()]
+                tell("  ".join([f"step {checkpoint.step}", *shown]))
         if ended:
             return
         ended = run.summary_path.is_file()  # once more, for the last checkpoint
