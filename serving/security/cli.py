@@ -1,4 +1,4 @@
-"""`easyrec keys`: makes, lists and revokes API keys."""
+"""Make, list and revoke API keys of the service."""
 
 from __future__ import annotations
 

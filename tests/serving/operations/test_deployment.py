@@ -247,7 +247,7 @@ def test_the_service_needs_nothing_of_what_the_small_image_leaves_out():
     importing = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(left_out)!r}))\n"  # None: importing it is an ImportError
-        "import easyrec.cli.main, serving.cli, serving.models.served"
+        "import easyrec.cli.main, serving.launch, serving.models.served"
     )
     subprocess.run([sys.executable, "-c", importing], cwd=ROOT, check=True)
 
