@@ -33,7 +33,7 @@ PACKAGES = ["easyrec", "evaluation", "serving"]
 # Imported only where present, and never installed with the package: the other side of a benchmark.
 OPTIONAL_IMPORTS = {"torch"}
 # A package that is part of the public interface of another.
-COMPANIONS = {"pydantic-core": "pydantic"}
+COMPANIONS = {"pydantic-core": "pydantic", "starlette": "fastapi"}
 
 
 def test_version_is_stated_once():
@@ -99,6 +99,7 @@ def test_every_dependency_is_used():
         path.read_text(encoding="utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py")
     )
     imported = set(re.findall(r"^\s*(?:from|import)\s+([A-Za-z0-9_]+)", source, flags=re.MULTILINE))
+    imported |= set(re.findall(r"import_module\(\"([A-Za-z0-9_]+)", source))  # extras, where they are installed
     provided: dict[str, set[str]] = {}
     for top, owners in packages_distributions().items():
         for owner in owners:
