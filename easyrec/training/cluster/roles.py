@@ -26,6 +26,12 @@ class ClusterError(TrainingError):
     """A cluster is described wrongly, or a role of it cannot be reached."""
 
 
+class ClusterUsageError(ClusterError):
+    """`TF_CONFIG` or `--cluster` cannot be understood."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True)
 class Role:
     """One process of a cluster.
@@ -147,7 +153,7 @@ def _task(task: Any, addresses: Mapping[str, tuple[str, ...]]) -> Role:
 
 
 def _wrong(what: str) -> ClusterError:
-    return ClusterError(f"the environment variable {VARIABLE} {what}. Example: {_EXAMPLE}")
+    return ClusterUsageError(f"the environment variable {VARIABLE} {what}. Example: {_EXAMPLE}")
 
 
 @dataclass(frozen=True)
@@ -172,12 +178,12 @@ def parse_local(text: str) -> LocalCluster:
     kind, _, rest = text.partition(":")
     example = "give --cluster local:workers=2,ps=2, or set TF_CONFIG on each machine"
     if kind != "local":
-        raise ClusterError(f"--cluster {text}: the only kind is `local`, got {kind!r}; {example}")
+        raise ClusterUsageError(f"--cluster {text}: the only kind is `local`, got {kind!r}; {example}")
     counts = {"workers": 1, "ps": 1}
     for part in filter(None, rest.split(",")):
         name, _, number = part.partition("=")
         if name not in counts:
-            raise ClusterError(f"--cluster {text}: unknown {name!r}.{nearest(name, counts)} {example}")
+            raise ClusterUsageError(f"--cluster {text}: unknown {name!r}.{nearest(name, counts)} {example}")
         if not number.isdigit() or not 1 <= int(number) <= 64:
             raise ClusterError(
                 f"--cluster {text}: {name} is a number from 1 to 64, got {number!r}; {example}"
