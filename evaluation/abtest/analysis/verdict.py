@@ -50,6 +50,12 @@ def decide(
     if better and not unproven:
         held = " and every guardrail holds" if any(one.role == "guardrail" for one in results) else ""
         return Verdict("ship", variant, "goal got better", f"{_named(better)}: better{held}. Ship {variant}.")
+    silent = [one for one in goals if one.conclusion == "not yet" and one.note]
+    if silent and not better:
+        why = "; ".join(f"{one.metric}: {one.note}" for one in silent)
+        return Verdict(
+            "inconclusive" if over else "running", variant, "nothing to show", f"Nothing to show yet. {why}."
+        )
     if not over and method != "fixed":
         waiting = (
             f"guardrails not shown to hold yet ({_names(unproven)})" if better else "no bound is crossed yet"

@@ -48,6 +48,8 @@ def word(*results, days=14.0, over=True, method="group_sequential"):
         ([FLAT], {"over": False}, ("running", "planned size not reached")),
         ([FLAT], {"over": False, "method": "fixed"}, ("running", "end not reached")),
         ([GUARD], {}, ("inconclusive", "no goal")),
+        ([replace(GOAL, note="fewer than 100 units in an arm")], {}, ("inconclusive", "nothing to show")),
+        ([replace(GOAL, note="fewer than 100 units")], {"over": False}, ("running", "nothing to show")),
     ],
 )
 def test_rules(results, settings, expected):

@@ -15,7 +15,7 @@ def test_the_report_finds_the_true_winner_with_the_right_size(tmp_path, monkeypa
     spec = importlib.util.spec_from_file_location("simulate", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    outcome = example.simulate(tmp_path / "world", users=200, visits=4)
+    outcome = example.simulate(tmp_path / "world", users=300, visits=4)
     assert outcome.truth > 0.2
     assert outcome.split.trusted, [one for one in outcome.split.checks if one.status == "red"]
     assert (outcome.split.verdict.word, outcome.split.verdict.variant) == ("ship", "ranked")
