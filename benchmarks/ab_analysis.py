@@ -1,7 +1,7 @@
 """How long the analysis of an experiment takes, and how much memory, by the number of exposure rows.
 
-    python -m benchmarks.ab_analysis 1000000 5000000        # sizes; writes to a temporary folder
-    python -m benchmarks.ab_analysis 50000000 --folder /big/disk
+    python benchmarks/ab_analysis.py 1000000 5000000        # sizes; writes to a temporary folder
+    python benchmarks/ab_analysis.py 50000000 --folder /big/disk
 
 Units are a tenth of the rows, over 14 days; two events follow each exposure. Goals, a ratio with CUPED, a mean with a
 cap, a proportion, and a quantile of latency. Each size runs in a process of its own, whose peak memory is printed.
@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import folder_last  # noqa: F401
 
 from evaluation.abtest.analysis.run import Logs, analyze
 from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
@@ -102,7 +103,7 @@ def main() -> None:
     for size in options.sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             write_logs(Path(folder), size)
-            command = [sys.executable, "-m", "benchmarks.ab_analysis", "--measure", "--folder", folder]
+            command = [sys.executable, str(Path(__file__)), "--measure", "--folder", folder]
             subprocess.run([*command, "--memory", options.memory], check=True)
 
 

@@ -1,6 +1,6 @@
 """How long deciding for one request takes: a holdout and four layers, each fully taken by an experiment.
 
-    python -m benchmarks.ab_assignment
+    python benchmarks/ab_assignment.py
 
 Prints microseconds a decision (mean and 99th percentile), the same for GrowthBook's algorithm, and how memory grows
 over a million distinct users.
@@ -10,6 +10,8 @@ import statistics
 import time
 import tracemalloc
 from typing import Any
+
+import folder_last  # noqa: F401
 
 from evaluation.abtest.assignment import Assigner
 from evaluation.abtest.compilation import compile_assigner

@@ -29,6 +29,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import folder_last  # noqa: F401
 import psutil
 from criteo_like import generate
 from loop_easyrec import pipeline

@@ -1,7 +1,7 @@
 """How fast predictions are judged: GAUC and NDCG against pandas group-by-apply, and a table of 100 million rows.
 
-    python -m benchmarks.evaluation                      # both ratios, and resampling, on a million rows
-    python -m benchmarks.evaluation --long 100000000     # also a long file: time, rows a second and peak memory
+    python benchmarks/evaluation.py                      # both ratios, and resampling, on a million rows
+    python benchmarks/evaluation.py --long 100000000     # also a long file: time, rows a second and peak memory
 
 The other side is what a careful analyst writes: `groupby(...).apply` with a function of one user. It computes the AUC
 from ranks with ties and the NDCG with NumPy, without scikit-learn's checks, which would make it about ten times slower.
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import folder_last  # noqa: F401
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -175,9 +176,7 @@ def main() -> None:
             write_long(path, options.long, options.long // 20)
             extra = ["--all-metrics"] if options.all_metrics else []
             # A process of its own, so that peak memory is that of judging alone.
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.evaluation", "--judge", str(path), *extra], check=True
-            )
+            subprocess.run([sys.executable, str(Path(__file__)), "--judge", str(path), *extra], check=True)
 
 
 if __name__ == "__main__":

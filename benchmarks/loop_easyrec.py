@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import folder_last  # noqa: F401
 import numpy as np
 import tensorflow as tf
 from criteo_like import IDS, VOCABULARIES, auc

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import folder_last  # noqa: F401
 import tensorflow as tf
 from criteo_like import generate
 from loop_easyrec import pipeline
