@@ -61,8 +61,12 @@ class Users:
             history: Item keys, oldest first, in place of the bundle's history.
 
         Raises:
-            SchemaError: `profile` has a column that the model does not read.
+            SchemaError: `user` is no key, or `profile` has a column that the model does not read.
         """
+        if isinstance(user, Iterable) and not isinstance(user, (str, bytes)):
+            raise SchemaError(
+                f"user: one key is expected, a text or a number; got {user!r}. For many users, use `rank_users`"
+            )
         given = self._given(profile or {})
         if history is not None:
             given |= self._from_history(history)

@@ -108,7 +108,9 @@ class OfflineEvaluation:
         asked = self.config.evaluation.ranking
         if asked and not possible:
             raise DataError("evaluation.ranking needs `data.keys.user` and `data.keys.item`")
-        return asked is not False and possible and self._anybody_to_judge
+        if asked and not self._ordered:
+            raise DataError(f"evaluation.ranking: {self._why_unordered}; rank by another task, placed first")
+        return asked is not False and possible and self._ordered and self._anybody_to_judge
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -116,7 +118,21 @@ class OfflineEvaluation:
         keys = self.config.data.keys
         if keys.user is None or keys.item is None or self.config.evaluation.ranking is False or self.ranks:
             return ()
+        if not self._ordered:
+            return (f"no ranked lists were judged: {self._why_unordered}",)
         return (NOBODY_TO_JUDGE,)
+
+    @property
+    def _ordered(self) -> bool:
+        """Whether the task that ranks says which of two items is better."""
+        classes = class_names(next(iter(self.config.tasks.values())))
+        return classes is None or not isinstance(classes[0], str)
+
+    @property
+    def _why_unordered(self) -> str:
+        name, task = next(iter(self.config.tasks.items()))
+        shown = ", ".join(repr(label) for label in (class_names(task) or ())[:3])
+        return f"the classes of {name!r} ({shown}, ...) are words, and none is better than another"
 
     @cached_property
     def _anybody_to_judge(self) -> bool:

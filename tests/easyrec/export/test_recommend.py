@@ -89,6 +89,8 @@ def test_history_and_profile_stand_in_for_what_the_bundle_knows(films: Any, tabl
         films.bundle.recommend(profile={"agee": 3})
     with pytest.raises(SchemaError, match=r"'user_id' has 'old' in row 0.*trained on whole numbers"):
         films.bundle.recommend(profile={"user_id": "old"})
+    with pytest.raises(SchemaError, match=r"one key is expected, a text or a number; got \[101\]"):
+        films.bundle.recommend([101])
     with pytest.raises(SchemaError, match="'user_id' cannot be used"):
         films.bundle.recommend(2**70, history=["m1"])
 

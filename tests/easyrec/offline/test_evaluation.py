@@ -169,6 +169,16 @@ def test_ranking_is_done_when_keys_allow_and_nobody_objects(tables):
         _ = offline(tables, data__keys__user="null").catalogue
 
 
+def test_classes_that_are_words_rank_nothing(tables):
+    task = {"who": {"type": "multiclass", "label": "user", "classes": [f"u{user}" for user in range(USERS)]}}
+    features = {"item": "id", "score": "number"}
+    evaluation = offline(tables, task, features)
+    assert not evaluation.ranks
+    assert "the classes of 'who' ('u0', 'u1', 'u2', ...) are words" in evaluation.notes[0]
+    with pytest.raises(DataError, match="none is better than another; rank by another task"):
+        _ = offline(tables, task, features, evaluation__ranking="true").ranks
+
+
 def test_classes_are_columns_of_their_own(tables):
     evaluation = offline(tables, {"third": {"type": "multiclass", "label": "liked", "classes": 3}})
     assert evaluation.tasks["third"].score_columns == ["third_0", "third_1", "third_2"]
