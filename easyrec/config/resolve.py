@@ -95,9 +95,13 @@ class _Work:
             if key == "time":
                 self.unmatched[name] = "the time key"
             if key == "item" and name in ("score", "position"):
-                self.problem(("data", "keys", key), f"recommendations have a column {name!r} already; rename it")
+                self.problem(
+                    ("data", "keys", key), f"recommendations have a column {name!r} already; rename it"
+                )
             if name in self.reserved and (key, name) != ("item", "seen"):
-                self.problem(("data", "keys", key), f"{name!r} is the name of {self.reserved[name]}; rename the column")
+                self.problem(
+                    ("data", "keys", key), f"{name!r} is the name of {self.reserved[name]}; rename the column"
+                )
             if name not in self.columns:
                 self.problem(("data", "keys", key), self._no_column(name))
             elif self.columns[name].kind not in kinds:
@@ -262,14 +266,20 @@ class _Work:
                     "answer, which is not known when it predicts",
                 )
         for column in sources:
-            of_item = feature.side == "item" or (column in self.columns and self.columns[column].table == "item")
+            of_item = feature.side == "item" or (
+                column in self.columns and self.columns[column].table == "item"
+            )
             if column in self.reserved and not (column == "seen" and of_item):
-                self.problem(path, f"the column {column!r} has the name of {self.reserved[column]}; rename it")
+                self.problem(
+                    path, f"the column {column!r} has the name of {self.reserved[column]}; rename it"
+                )
         if missing:
             return feature
         if misfit := feature.misfit(name, {column: self.columns[column].kind for column in sources}):
             strays = [self.columns[column].stray for column in sources if self.columns[column].stray]
-            self.problem(path, misfit + "".join(f"; the first that is no number is {stray}" for stray in strays))
+            self.problem(
+                path, misfit + "".join(f"; the first that is no number is {stray}" for stray in strays)
+            )
         return feature.model_copy(update={"side": self._side(path, feature, sources)})
 
     def _side(self, path: Path, feature: FeatureConfig, sources: Iterable[str]) -> Side:

@@ -227,7 +227,8 @@ def _ranges(values: pa.Array, edges: Sequence[float]) -> pa.Array:
 
 def _matrix(rows: npt.NDArray[Any], tokens: npt.NDArray[Any], idf: Any, size: int) -> sparse.csr_array:
     """[size, V] idf weights in rows of length 1."""
-    matrix = sparse.csr_array((idf[tokens], (rows, tokens)), shape=(size, len(idf)), dtype=np.float32)
+    entries = sparse.coo_array((idf[tokens].astype(np.float32), (rows, tokens)), shape=(size, len(idf)))
+    matrix: sparse.csr_array = sparse.csr_array(entries)
     matrix.data = idf[matrix.indices]  # a token that an item has twice counts once
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     matrix.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(matrix.indptr)).astype(np.float32)

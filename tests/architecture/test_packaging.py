@@ -99,7 +99,9 @@ def test_every_dependency_is_used():
         path.read_text(encoding="utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py")
     )
     imported = set(re.findall(r"^\s*(?:from|import)\s+([A-Za-z0-9_]+)", source, flags=re.MULTILINE))
-    imported |= set(re.findall(r"import_module\(\"([A-Za-z0-9_]+)", source))  # extras, where they are installed
+    imported |= set(
+        re.findall(r"import_module\(\"([A-Za-z0-9_]+)", source)
+    )  # extras, where they are installed
     provided: dict[str, set[str]] = {}
     for top, owners in packages_distributions().items():
         for owner in owners:

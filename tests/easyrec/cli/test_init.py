@@ -132,7 +132,9 @@ def test_tags_between_spaces_are_told_from_sentences(propose: Propose, tmp_path:
         "clicked": random.integers(0, 2, 400),
         "genre": [" ".join(random.choice(genres, random.integers(1, 4), replace=False)) for _ in range(400)],
         "headline": [f"the {random.choice(nouns)} on a {random.choice(nouns)}" for _ in range(400)],
-        "colour": [f"{random.choice(['light', 'dark'])} {random.choice(['red', 'blue'])}" for _ in range(400)],
+        "colour": [
+            f"{random.choice(['light', 'dark'])} {random.choice(['red', 'blue'])}" for _ in range(400)
+        ],
     }
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
     config, _ = propose(tmp_path / "rows.parquet")
@@ -334,7 +336,11 @@ def test_a_label_of_several_words_is_a_task_of_classes(propose: Propose, tmp_pat
 def test_a_category_of_what_users_chose_is_no_label(propose: Propose, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     item = random.integers(0, 30, 600)
-    table = {"user_id": random.integers(0, 40, 600), "item_id": item, "category": [f"kind {one % 5}" for one in item]}
+    table = {
+        "user_id": random.integers(0, 40, 600),
+        "item_id": item,
+        "category": [f"kind {one % 5}" for one in item],
+    }
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
     config, _ = propose(tmp_path / "rows.parquet")
     assert [task.type for task in config.tasks.values()] == ["retrieval"]

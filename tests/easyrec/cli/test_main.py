@@ -261,4 +261,10 @@ def test_a_broken_command_harms_no_other(package):
 def test_a_built_in_command_keeps_its_name(package, monkeypatch):
     monkeypatch.syspath_prepend(package)
     importlib.invalidate_caches()
-    assert [command.name for command in main.installed_commands()] == ["broken", "hello", "keys", "serve", "shop"]
+    assert [command.name for command in main.installed_commands()] == [
+        "broken",
+        "hello",
+        "keys",
+        "serve",
+        "shop",
+    ]

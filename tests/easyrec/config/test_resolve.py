@@ -141,7 +141,9 @@ def test_names_of_what_is_computed_are_not_taken(small):
 @pytest.mark.parametrize("name", ["score", "position"])
 def test_the_item_key_is_not_called_like_what_recommendations_add(small, name):
     small["data"]["keys"] = {"user": "user_id", "item": name}
-    assert any(f"a column {name!r} already" in one for one in complaints(small, **{name: ("int", "interactions")}))
+    assert any(
+        f"a column {name!r} already" in one for one in complaints(small, **{name: ("int", "interactions")})
+    )
 
 
 def test_groups_in_braces_name_each_column(small):
