@@ -12,7 +12,7 @@ from evaluation.abtest.assignment import TIME_SLOT
 from evaluation.abtest.conditions import condition_problems
 from evaluation.abtest.errors import Problem
 from evaluation.abtest.hashing import BUCKETS, unit_text
-from evaluation.abtest.metrics import BUILT_IN
+from evaluation.abtest.metrics import BUILT_IN, CoverageMetric
 from evaluation.abtest.schema import ExperimentConfig, ExperimentsConfig
 from evaluation.errors import did_you_mean
 
@@ -130,6 +130,11 @@ def _experiment(config: ExperimentsConfig, name: str, one: ExperimentConfig) -> 
         for metric in getattr(one.metrics, kind):
             if metric not in known:
                 message = f"there is no metric {metric!r}; {did_you_mean(metric, known)}"
+                yield _at(message, *at, "metrics", kind)
+            elif kind != "secondary" and isinstance(known[metric], CoverageMetric):
+                message = (
+                    f"{metric!r} is one number of a whole arm and has no test; list it under `secondary`"
+                )
                 yield _at(message, *at, "metrics", kind)
     yield from _traffic(config, one, at)
 

@@ -4,6 +4,7 @@
       ctr:      {type: ratio, numerator: {event: click}, denominator: {event: impression}}
       revenue:  {type: mean, value: {event: purchase, sum: value}, cap: 0.999}
       buyers:   {type: proportion, value: {event: purchase}, window_days: 7}
+      seen:     {type: coverage, value: {event: impression, distinct: item_id}, catalogue: 27000}
       slow:     {type: quantile, quantile: 0.95, value: {exposure: latency_ms}, better: lower}
 
 Every metric is about units: each exposed unit counts, with 0 where it did nothing.
@@ -102,11 +103,30 @@ class QuantileMetric(_Metric):
         return self
 
 
-MetricConfig = Annotated[
-    MeanMetric | ProportionMetric | RatioMetric | QuantileMetric, Field(discriminator="type")
-]
+class CoverageMetric(_Metric):
+    """Share of the catalogue that an arm's units were shown together: one number an arm, without a test.
 
-BUILT_IN: dict[str, MeanMetric | ProportionMetric | RatioMetric | QuantileMetric] = {
+    Without `catalogue`, the number of items that could be shown, it is the share of the items shown in any arm.
+    """
+
+    type: Literal["coverage"]
+    value: Measure
+    catalogue: int | None = Field(default=None, strict=True, gt=0)
+
+    @model_validator(mode="after")
+    def _of_items(self) -> "CoverageMetric":
+        value = self.value
+        if value.event is None or value.distinct is None:
+            raise ValueError("coverage is of items in events: value: {event: impression, distinct: item_id}")
+        if value.from_day is not None or value.to_day is not None:
+            raise ValueError("coverage takes `window_days` and no `from_day` or `to_day`")
+        return self
+
+
+Metric = MeanMetric | ProportionMetric | RatioMetric | QuantileMetric | CoverageMetric
+MetricConfig = Annotated[Metric, Field(discriminator="type")]
+
+BUILT_IN: dict[str, Metric] = {
     "ctr": RatioMetric(
         type="ratio", numerator=Measure(event="click"), denominator=Measure(event="impression")
     ),
@@ -117,6 +137,7 @@ BUILT_IN: dict[str, MeanMetric | ProportionMetric | RatioMetric | QuantileMetric
     "watch_time": MeanMetric(type="mean", value=Measure(event="watch", sum="value"), cap=0.999),
     "retention_d7": ProportionMetric(type="proportion", value=Measure(event="*", from_day=7, to_day=8)),
     "items_seen": MeanMetric(type="mean", value=Measure(event="impression", distinct="item_id"), cuped=False),
+    "coverage": CoverageMetric(type="coverage", value=Measure(event="impression", distinct="item_id")),
     "fallback_rate": RatioMetric(
         type="ratio",
         numerator=Measure(exposure="fallback"),

@@ -24,7 +24,6 @@ from evaluation.abtest.analysis.values import (
 )
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.hashing import drawer
-from evaluation.abtest.metrics import QuantileMetric
 from evaluation.abtest.schema import ExperimentConfig
 from evaluation.abtest.statistics.effects import compare
 from evaluation.abtest.statistics.moments import Moments
@@ -44,7 +43,7 @@ class History:
     Attributes:
         values: Measures.
         metrics: Goals and secondary metrics that events can tell.
-        left_out: Metrics that only exposures can tell.
+        left_out: Metrics that past events cannot tell, and coverage, which is no mean over units.
     """
 
     values: Values
@@ -78,7 +77,7 @@ def history_of(
     metrics = {
         question.name: question.metric
         for question in questions
-        if not isinstance(question.metric, QuantileMetric)
+        if isinstance(question.metric, AveragedMetric)
         and all(measure.exposure is None for measure in measures_of(question.metric))
     }
     if not metrics:
@@ -173,7 +172,7 @@ class Plan:
         share: Share of traffic.
         inflation: Factor on the size that looking every day costs.
         period: Days of history read.
-        left_out: Metrics that only exposures can tell.
+        left_out: Metrics that past events cannot tell, and coverage, which is no mean over units.
     """
 
     metrics: Sequence[PlannedMetric]

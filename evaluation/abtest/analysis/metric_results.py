@@ -18,10 +18,18 @@ from evaluation.abtest.analysis.judging import (
     rare_events,
 )
 from evaluation.abtest.analysis.looks import moments_by_day
-from evaluation.abtest.analysis.results import NOT_ASKED, Interval, MetricResult, Point, Role, SegmentEffects
+from evaluation.abtest.analysis.results import (
+    NOT_ASKED,
+    NOT_TESTED,
+    Interval,
+    MetricResult,
+    Point,
+    Role,
+    SegmentEffects,
+)
 from evaluation.abtest.analysis.tables import DAY
 from evaluation.abtest.analysis.values import AveragedMetric, Values, moments, moments_by_age, snapshot
-from evaluation.abtest.metrics import MetricConfig, ProportionMetric, QuantileMetric
+from evaluation.abtest.metrics import MetricConfig, ProportionMetric
 from evaluation.abtest.schema import AnalysisConfig
 from evaluation.abtest.statistics.bayes import posterior
 from evaluation.abtest.statistics.effects import Comparison, compare, non_inferiority
@@ -63,7 +71,7 @@ def moments_at_looks(
 
 def cuped_of(metric: MetricConfig, arms: Arms, values: Values) -> str:
     """Whether the covariate is used: "used", or why not."""
-    if isinstance(metric, QuantileMetric) or not metric.cuped:
+    if not isinstance(metric, AveragedMetric) or not metric.cuped:
         return NOT_ASKED
     if values.before is None:
         return "no history was asked for"
@@ -231,6 +239,8 @@ def concluded(results: Sequence[MetricResult], alpha: float) -> list[MetricResul
 
 
 def _word(one: MetricResult, p: float, alpha: float) -> str:
+    if one.conclusion == NOT_TESTED:
+        return NOT_TESTED
     if math.isnan(p):
         return "not yet"
     if p >= alpha:

@@ -42,7 +42,7 @@ def plan_text(plan: Plan, one: ExperimentConfig) -> str:
             f"For the configuration:  analysis: {{planned_n: {math.ceil(first.needed)}, mde: {first.mde:g}}}"
         )
     if plan.left_out:
-        parts.append(f"Left out, because only exposures tell: {', '.join(plan.left_out)}.")
+        parts.append(f"Left out, because past events do not tell: {', '.join(plan.left_out)}.")
     return "\n\n".join(parts)
 
 

@@ -9,6 +9,8 @@ Status = Literal["green", "amber", "red", "skipped"]
 Role = Literal["goal", "guardrail", "secondary"]
 NOT_ASKED = "not asked for"
 """Why a metric that never has a covariate is without CUPED."""
+NOT_TESTED = "not tested"
+"""Conclusion of a number of whole arms, for which there is no test over units."""
 Word = Literal["ship", "do not ship", "inconclusive", "broken", "running"]
 
 
@@ -94,7 +96,7 @@ class MetricResult:
         p_value: Two-sided; for a guardrail one-sided, of not being worse than the margin.
         p_adjusted: For the number of questions asked.
         conclusion: "better", "worse", "no difference shown"; for a guardrail "holds", "broken", "not shown"; "not yet"
-            while the method does not allow a word.
+            while the method does not allow a word; "not tested" for coverage.
         margin: Of a guardrail.
         cuped: "used", or why not.
         variance_saved: Share that CUPED removed.

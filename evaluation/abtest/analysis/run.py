@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from evaluation.abtest.analysis.coverage_values import coverage_of, coverage_result
 from evaluation.abtest.analysis.judging import FEW_SLOTS, FEW_UNITS, Judge
 from evaluation.abtest.analysis.metric_results import (
     Arms,
@@ -31,7 +32,7 @@ from evaluation.abtest.analysis.verdict import decide, overall
 from evaluation.abtest.assignment import TIME_SLOT
 from evaluation.abtest.compilation import compile_experiment
 from evaluation.abtest.errors import ExperimentDataError
-from evaluation.abtest.metrics import BUILT_IN, MetricConfig, QuantileMetric
+from evaluation.abtest.metrics import BUILT_IN, CoverageMetric, MetricConfig, QuantileMetric
 from evaluation.abtest.schema import ExperimentConfig, ExperimentsConfig
 from evaluation.abtest.statistics.moments import Moments
 from evaluation.abtest.statistics.power import normal_count
@@ -128,7 +129,7 @@ def analyze(
     )
     checks.append(second_opinion(_pairs(one, questions, looks[-1][1], values)))
     tell("effects")
-    results = _results(one, questions, looks, values, judge)
+    results = _results(one, questions, looks, values, judge, events)
     return _result(config, experiment, one, phase, table, checks, results, judge, command)
 
 
@@ -155,7 +156,7 @@ def questions_of(config: ExperimentsConfig, one: ExperimentConfig) -> list[Quest
 
 
 def _averaged(questions: Sequence[Question]) -> dict[str, AveragedMetric]:
-    return {one.name: one.metric for one in questions if not isinstance(one.metric, QuantileMetric)}
+    return {one.name: one.metric for one in questions if isinstance(one.metric, AveragedMetric)}
 
 
 def _events(events: Any, table: UnitTable, unit: str) -> Any:
@@ -263,6 +264,7 @@ def _results(
     looks: Sequence[tuple[int, Any]],
     values: Values,
     judge: Judge,
+    events: Any,
 ) -> list[MetricResult]:
     control, analysis = one.control, one.analysis
     results = []
@@ -276,12 +278,21 @@ def _results(
         for question in questions
         if isinstance(question.metric, QuantileMetric)
     }
+    covered = {
+        question.name: coverage_of(values.table, events, question.name, question.metric, analysis.window_days)
+        for question in questions
+        if isinstance(question.metric, CoverageMetric)
+    }
     for variant in (name for name in one.variants if name != control):
         ages = ages_of(values, goals, variant, control, analysis.alpha) if goals else {}
         segments = segments_of(values, goals, variant, control, analysis.alpha) if goals else {}
         for question in questions:
             if question.name in quantiles:
                 found = quantile_result(question, variant, control, quantiles[question.name], judge)
+            elif question.name in covered:
+                found = coverage_result(
+                    question, variant, control, covered[question.name], judge.alpha, judge.few
+                )
             else:
                 found = averaged_result(question, variant, control, looks, values, judge, analysis)
                 found = replace(
