@@ -61,6 +61,7 @@ def _described(snapshot: Snapshot, name: str) -> dict[str, Any]:
         "status": one.status,
         "phase": one.phase,
         "hypothesis": one.hypothesis,
+        "interleave": one.interleave,
         "scenes": sorted(snapshot.scenes.get(name, ())),
         "share": sum(end - start for start, end in snapshot.config.segments_of(name)) / 10_000,
         "variants": [

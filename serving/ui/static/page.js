@@ -68,7 +68,7 @@ async function begin() {
   $("summary").textContent = `${setup.items.toLocaleString("en")} items, ranked by ${setup.task}`;
   $("context").title = setup.columns.length ? `Columns that the model reads: ${setup.columns.join(", ")}` : "";
   if (!$("user").value && setup.users.length) $("user").value = setup.users[0];
-  await Promise.all([showModels(), showExperiments()]);
+  await showModels();
   await recommend();
 }
 
@@ -96,7 +96,7 @@ async function recommend(said = "") {
   state.before = new Map(answer.items.map((item) => [String(item.item_id), item.position]));
   const changed = showItems(answer, before);
   showStages(answer);
-  await Promise.all([showPerson(body), showDropped(answer)]);
+  await Promise.all([showPerson(body), showDropped(answer), showExperiments()]);
   say(before ? `${said} ${changed ? `${changed} of ${answer.items.length} places changed.` : "The list is the same."}`.trim() : said);
   document.body.dataset.answers = String(++state.answers); // for those who watch the page from outside
 }
@@ -246,25 +246,49 @@ async function showModels() {
   );
 }
 
+const percent = (share) => `${(share * 100).toFixed(1)} %`;
+
+// Whether units come out as the weights say; below 0.001 it is no accident.
+function splitOf(one) {
+  if (one.status !== "running") return null;
+  if (one.interleave) return element("span", { class: "chip" }, "everybody gets a mixed list");
+  if (one.split_p === null) return element("span", { class: "chip" }, "too few units to judge the split");
+  const p = one.split_p < 0.0001 ? "p < 0.0001" : `p = ${one.split_p.toPrecision(2)}`;
+  if (one.split_p >= 0.001) return element("span", { class: "chip" }, `split as configured (${p})`);
+  const advice = "Do not read results of this experiment before the reason is found: a variant that fails, redirects or logs less.";
+  return element("span", { class: "chip alarm", title: advice }, `split is not as configured (${p})`);
+}
+
+function variantRow(variant, units, weights) {
+  const share = units ? percent(variant.units / units) : "–";
+  return element(
+    "tr",
+    {},
+    element("td", {}, element("span", { class: "chip", title: show(variant.overrides) }, variant.variant)),
+    element("td", { class: "number" }, variant.units.toLocaleString("en")),
+    element("td", { class: "number" }, share),
+    element("td", { class: "number" }, weights ? percent(variant.weight / weights) : "–"),
+    element("td", { class: "number" }, variant.requests.toLocaleString("en")),
+  );
+}
+
 async function showExperiments() {
   const found = state.setup.experiments ? await call("GET", "/v1/experiments") : {};
   const list = (found.experiments || []).map((one) => {
-    const variants = one.variants.map((variant) =>
-      element(
-        "li",
-        {},
-        element("span", { class: "chip", title: JSON.stringify(variant.overrides) }, variant.variant),
-        ` weight ${variant.weight}, ${variant.units} units, ${variant.requests} requests`,
-      ),
-    );
-    const uneven = one.split_p !== null && one.split_p < 0.001;
+    const total = (name) => one.variants.reduce((sum, variant) => sum + variant[name], 0);
+    const heads = ["variant", "units", "share", "expected", "requests"];
     return element(
       "div",
       {},
       element("span", { class: "name" }, one.experiment),
-      ` ${[one.status, one.layer && `layer ${one.layer}`, `${(one.share * 100).toFixed(1)} % of units`].filter(Boolean).join(", ")} `,
-      uneven ? element("span", { class: "chip warn" }, `units are split unevenly (p = ${one.split_p.toPrecision(2)})`) : null,
-      element("ul", {}, ...variants),
+      ` ${[one.status, one.layer && `layer ${one.layer}`, `${percent(one.share)} of units`].filter(Boolean).join(", ")} `,
+      splitOf(one),
+      element(
+        "table",
+        {},
+        element("thead", {}, element("tr", {}, ...heads.map((name, place) => element("th", { class: place ? "number" : null }, name)))),
+        element("tbody", {}, ...one.variants.map((variant) => variantRow(variant, total("units"), total("weight")))),
+      ),
     );
   });
   const refused = (found.refused || []).map((problem) => element("div", { class: "chip warn" }, problem));

@@ -148,33 +148,67 @@ def test_experiments_are_shown_with_their_variants_and_what_a_user_is_in(page, t
         page.open(f"{client.base_url}/ui?user=100")
         page.wait_for(ANSWERED.format(1))
         [text] = page.texts("#experiments")
-        live = client.get("/v1/experiments").json()["experiments"][0]
+        assert split_rows(page) == expected_rows(client)
+        assert sum(int(row[1]) for row in split_rows(page)) == 10
+        assert page.texts("#experiments > div > .chip") == ["too few units to judge the split"]
         [mine] = client.get("/v1/recommend/100").json()["experiments"]
-        for variant in live["variants"]:
-            assert f"{variant['units']} units" in text
-        assert sum(variant["units"] for variant in live["variants"]) == 10
         assert f"few: {mine['variant']}" in page.texts("#state .chip")
         assert "running, layer candidates, 100.0 % of units" in text
+        for user in range(110, 150):
+            client.get(f"/v1/recommend/{user}")
+        page.click("#recommend")
+        page.wait_for(ANSWERED.format(2))
+        assert split_rows(page) == expected_rows(client)
+        p = client.get("/v1/experiments").json()["experiments"][0]["split_p"]
+        assert page.texts("#experiments > div > .chip") == page.read(
+            f"[`split as configured (p = ${{({p}).toPrecision(2)}})`]"
+        )
         assert page.faults == []
+
+
+def split_rows(page):
+    """Cells of the variants that the page shows."""
+    return [row.split("\t") for row in page.texts("#experiments tbody tr")]
+
+
+def expected_rows(client):
+    """The same from the API, without the page."""
+    variants = client.get("/v1/experiments").json()["experiments"][0]["variants"]
+    units, weights = (sum(one[name] for one in variants) for name in ("units", "weight"))
+    return [
+        [
+            one["variant"],
+            str(one["units"]),
+            f"{100 * one['units'] / units:.1f} %",
+            f"{100 * one['weight'] / weights:.1f} %",
+            str(one["requests"]),
+        ]
+        for one in variants
+    ]
 
 
 def test_a_split_that_is_uneven_and_a_file_that_is_refused_are_marked(page, tmp_path, monkeypatch):
     app = make_app(tmp_path, monkeypatch)
     variant = {"weight": 50, "overrides": {}, "requests": 7, "control": False}
+    uneven = {
+        "experiment": "more",
+        "layer": "recall",
+        "status": "running",
+        "share": 0.25,
+        "split_p": 0.00001,
+        "variants": [
+            variant | {"variant": "a", "units": 10},
+            variant | {"variant": "b", "units": 1090, "weight": 150},
+        ],
+    }
     experiments = {
         "refused": ["experiments.yaml:3 layers is unknown"],
         "experiments": [
-            {
-                "experiment": "more",
-                "layer": "recall",
-                "status": "running",
-                "share": 0.25,
-                "split_p": 0.00001,
-                "variants": [
-                    variant | {"variant": "a", "units": 10},
-                    variant | {"variant": "b", "units": 90},
-                ],
-            }
+            uneven,
+            uneven | {"experiment": "edge", "split_p": 0.001},
+            uneven | {"experiment": "below", "split_p": 0.00099},
+            uneven | {"experiment": "over", "status": "stopped"},
+            uneven | {"experiment": "mixed", "interleave": True, "split_p": None},
         ],
     }
     app.state.experiments = experiments
@@ -182,10 +216,22 @@ def test_a_split_that_is_uneven_and_a_file_that_is_refused_are_marked(page, tmp_
     with running(app) as client:
         page.open(f"{client.base_url}/ui?user=100")
         page.wait_for(ANSWERED.format(1))
-        assert page.texts("#experiments .warn") == [
-            "experiments.yaml:3 layers is unknown",
-            "units are split unevenly (p = 0.000010)",
+        assert page.texts("#experiments .warn") == ["experiments.yaml:3 layers is unknown"]
+        assert page.texts("#experiments .alarm") == [
+            "split is not as configured (p < 0.0001)",
+            "split is not as configured (p = 0.00099)",
         ]
+        assert page.texts("#experiments > div > .chip:not(.alarm)") == [
+            "split as configured (p = 0.0010)",
+            "everybody gets a mixed list",
+        ]
+        assert split_rows(page)[:2] == [
+            ["a", "10", "0.9 %", "25.0 %", "7"],
+            ["b", "1,090", "99.1 %", "75.0 %", "7"],
+        ]
+        colour = "getComputedStyle(document.querySelector('#experiments .alarm')).color"
+        red, green, blue = (int(one) for one in page.read(colour).strip("rgb()").split(","))
+        assert red > green + blue
 
 
 def test_names_of_items_cannot_become_part_of_the_page(page, tmp_path, monkeypatch):
