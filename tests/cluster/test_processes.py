@@ -15,11 +15,12 @@ import pytest
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from easyrec.training.cluster.processes import LocalProcesses
 from easyrec.training.cluster.roles import LocalCluster, local_addresses, wait_for
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background hands down that it is ignored
 cluster = local_addresses(LocalCluster(1, 1))
 with LocalProcesses(cluster, Path(sys.argv[1]), lambda line: None) as processes:
     wait_for(cluster.servers, 90, processes.check)
