@@ -15,7 +15,7 @@ from serving.events.writer import EventWriter
 from serving.items import ItemKeeper
 from serving.models.hub import ModelHub
 from serving.models.watch import FolderWatcher
-from serving.settings import Settings
+from serving.settings import EXPOSURES, Settings
 from serving.stores.base import StoreError
 from serving.stores.guard import GuardedStore
 
@@ -130,7 +130,8 @@ def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Help
             writer.sinks.append(forward)
             found.append(forward)
     if events.compact:
-        found.append(Compactor(settings.data / "events", events.compact_minutes, events.late_minutes))
+        folders = settings.data / "events", settings.data / EXPOSURES
+        found.append(Compactor(*folders, events.compact_minutes, events.late_minutes))
     if settings.watch:
         found.append(FolderWatcher(hub, settings.watch, settings.watch_seconds))
     return found

@@ -33,6 +33,8 @@ from serving.security.settings import SecuritySettings
 
 PREFIX = "EASYREC_"
 MEMORY, SQLITE = "memory", "sqlite"
+EXPOSURES = "exposures"
+"""Where the exposure log lies, in the data folder."""
 SceneName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 

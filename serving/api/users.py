@@ -33,9 +33,9 @@ async def patch_user(user_id: Id, body: UserBody, service: ServiceDependency) ->
 
 @router.delete("/{user_id:key}", status_code=204)
 async def delete_user(user_id: Id, service: ServiceDependency) -> Response:
-    """Forget a user: columns, history, what was seen and served, and their events in the log.
+    """Forget a user: columns, history, what was seen and served, and their events and exposures in the logs.
 
-    The store forgets at once, the log with the next compaction. What a bundle knows of the user is not used any more.
+    The store forgets at once, the logs with the next compactions. What a bundle knows of the user is not used any more.
     """
     await asyncio.wrap_future(service.writer.erase(user_id))
     return Response(status_code=204)

@@ -7,8 +7,9 @@ An hour's events are written when the hour is over; its impressions some time la
 have come. Properties of events, and the features that were served, become columns of their own; each type of event
 becomes a column of the impressions, 1 where the item got one. So both can be trained on as they are.
 
-Events of users who were erased since are left out, and files that hold some are written anew. Whatever breaks off is
-done again: files are written aside and renamed, and what is in place already is passed over.
+Events of users who were erased since are left out, and files that hold some are written anew; so are those of the log
+of exposures. Whatever breaks off is done again: files are written aside and renamed, and what is in place already is
+passed over.
 
     python -m serving.events.compaction FOLDER
 """
@@ -32,6 +33,8 @@ from typing import Any
 
 import duckdb
 
+from evaluation.abtest.exposure_erasure import erase_users
+from evaluation.errors import EvaluationError
 from serving.events.log import CLOSED, OPEN, hour_name, read_segment
 
 logger = logging.getLogger(__name__)
@@ -56,13 +59,19 @@ _IMPRESSION_COLUMNS = {
 }  # fmt: skip
 
 
-def compact(folder: Path, now: float | None = None, late_minutes: float = LATE_MINUTES) -> dict[str, int]:
+def compact(
+    folder: Path,
+    now: float | None = None,
+    late_minutes: float = LATE_MINUTES,
+    exposures: Path | None = None,
+) -> dict[str, int]:
     """Writes what can be written by now.
 
     Args:
         folder: The folder of the event log.
         now: Seconds since 1970; the time unless given.
         late_minutes: How long after its hour an impression waits for events.
+        exposures: The folder of the exposure log, from which erased users go as well; it may be missing.
 
     Returns:
         Rows of `events` and `impressions` written, and files `rewritten` because users were erased; empty when
@@ -75,6 +84,8 @@ def compact(folder: Path, now: float | None = None, late_minutes: float = LATE_M
         (folder / WAITING).mkdir(exist_ok=True)
         erased = _erasures(folder)
         counts = {"events": 0, "impressions": 0, "rewritten": _rewrite(folder, erased)}
+        if exposures is not None:
+            counts["rewritten"] += _rewrite_exposures(exposures, erased)
         for hour, paths in _by_hour(folder / CLOSED).items():
             if _is_over(hour, now) and not list((folder / OPEN).glob(f"{hour}-*.jsonl")):
                 with _one_hour(hour):
@@ -196,6 +207,15 @@ def _rewrite(folder: Path, erased: dict[str, float]) -> int:
             _copy(connection, f"SELECT * FROM {_parquet([path])} AS raw WHERE {kept}", aside)
             os.replace(aside, path)
     return rewritten
+
+
+def _rewrite_exposures(folder: Path, erased: dict[str, float]) -> int:
+    """The same for exposures; what cannot be done now is tried again the next time."""
+    try:
+        return erase_users(folder, erased)
+    except (EvaluationError, OSError) as error:
+        logger.error("%s", error)
+        return 0
 
 
 _NOT_ERASED = (
@@ -358,9 +378,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m serving.events.compaction", description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder of the event log")
     parser.add_argument("--late-minutes", type=float, default=LATE_MINUTES)
+    parser.add_argument("--exposures", type=Path, help="the folder of the exposure log")
     given: Any = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
-    logger.info("%s", compact(given.folder, late_minutes=given.late_minutes))
+    logger.info("%s", compact(given.folder, late_minutes=given.late_minutes, exposures=given.exposures))
     return 0
 
 

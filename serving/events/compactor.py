@@ -20,13 +20,15 @@ class Compactor:
 
     Args:
         folder: The folder of the event log.
+        exposures: The folder of the exposure log, from which erased users go as well; it may be missing.
         minutes: How often.
         late_minutes: How long after its hour an impression waits for events.
     """
 
-    def __init__(self, folder: Path, minutes: float, late_minutes: float) -> None:
+    def __init__(self, folder: Path, exposures: Path, minutes: float, late_minutes: float) -> None:
         self._command = [
             sys.executable, "-m", "serving.events.compaction", str(folder), "--late-minutes", str(late_minutes),
+            "--exposures", str(exposures),
         ]  # fmt: skip
         self._seconds = minutes * 60
         self._stopping = threading.Event()

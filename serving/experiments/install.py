@@ -11,10 +11,7 @@ from serving.experiments.exposing import Exposures
 from serving.experiments.live import LiveExperiments
 from serving.experiments.routes import router
 from serving.service import Service
-from serving.settings import Settings
-
-FOLDER = "exposures"
-"""Where the exposure log lies, in the service's data folder."""
+from serving.settings import EXPOSURES, Settings
 
 
 def install_experiments(app: FastAPI, settings: Settings) -> None:
@@ -33,7 +30,7 @@ def install_experiments(app: FastAPI, settings: Settings) -> None:
     service: Service = app.state.service
     live = LiveExperiments(settings.experiments, service, service.clock)
     try:
-        log = ExposureLog(settings.data / FOLDER)
+        log = ExposureLog(settings.data / EXPOSURES)
     except EvaluationError as error:
         raise ConfigError(str(error)) from error
     exposures = Exposures(log)

@@ -7,7 +7,9 @@ import pytest
 from evaluation.abtest.analysis.run import Logs, analyze
 from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures, to_records
 from evaluation.abtest.loading import load_experiments
+from serving.background import helpers
 from serving.events.compaction import compact
+from serving.events.compactor import Compactor
 
 HOME = {"sources": {"popular": {"type": "popularity", "n": 40}}, "ranking": {"enabled": False}, "n": 4}
 FILE = """\
@@ -71,3 +73,35 @@ def test_clicks_and_impressions_are_read_while_the_service_runs_and_after_compac
     assert counts(data / "events") == expected
     assert compact(data / "events", now=later)["impressions"] > 0
     assert counts(data / "events") == expected
+
+
+def test_a_user_who_is_forgotten_goes_from_the_exposures_too(served, tmp_path):
+    app = served.app
+    data, service = app.state.service.settings.data, app.state.service
+    assert served.delete("/v1/users/7").status_code == 204
+    app.state.exposures.log.close()
+    service.writer.stop()
+    found = compact(data / "events", now=service.clock() + 2 * 3600, exposures=data / "exposures")
+    assert found["rewritten"] == 1
+    assert found["events"] == 249
+    with duckdb_connection("300MB") as connection:
+        rows = to_records(open_exposures(connection, data / "exposures").select("unit_id", "user_id"))
+    assert {row["unit_id"] for row in rows} == {str(user) for user in range(250) if user != 7}
+    assert len(rows) == 249
+
+
+def test_the_process_that_compacts_knows_both_logs(served):
+    settings = served.app.state.service.settings
+    [compactor] = [
+        one
+        for one in helpers(settings, served.app.state.service.writer, served.app.state.service.hub)
+        if isinstance(one, Compactor)
+    ]
+    served.delete("/v1/users/8")
+    served.app.state.exposures.log.close()
+    served.app.state.service.writer.stop()
+    compactor._compact()
+    with duckdb_connection("300MB") as connection:
+        rows = to_records(open_exposures(connection, settings.data / "exposures").select("user_id"))
+    assert len(rows) == 249
+    assert {"user_id": "8"} not in rows
