@@ -37,15 +37,15 @@ def look_for_leakage(
     train, after = (_rows(rows, list(dict.fromkeys(columns)), max_rows) for rows in (data.train, data.eval))
     if not len(train) or not len(after):
         return None
-    single = [
-        name for name in features if name in train.column_names and not _is_list(train.field(name).type)
+    known = [
+        name
+        for name in train.column_names
+        if name in after.column_names and not _is_list(train.field(name).type)
     ]
-    known = {name for name in train.column_names if name in after.column_names}
     return check_leakage(
-        train,
-        after,
+        train.select(known),
+        after.select(known),
         label=label,
-        features=single or None,
         user=keys.user if keys.user in known else None,
         item=keys.item if keys.item in known else None,
         time=keys.time if keys.time in known else None,
