@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from easyrec.cli.ab_config import allocate, assign, validate
-from easyrec.cli.ab_logs import aa, analyze, exposures, interleave, plan, report
+from easyrec.cli.ab_logs import aa, analyze, exposures, holdout, interleave, plan, report
 
 ab = typer.Typer(
     name="ab",
@@ -14,5 +14,5 @@ ab = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (validate, plan, allocate, assign, analyze, report, interleave, aa, exposures):
+for _command in (validate, plan, allocate, assign, analyze, report, holdout, interleave, aa, exposures):
     ab.command()(_command)

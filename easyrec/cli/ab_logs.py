@@ -194,6 +194,46 @@ def _past(
         )
 
 
+def holdout(
+    experiments: ExperimentsArgument,
+    events: Annotated[
+        Path, typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files.")
+    ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What to compare, ctr by default; may be repeated."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start of the period; the first event unless given.")
+    ] = None,
+    until: UntilOption = None,
+    rename: RenameOption = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
+    ] = None,
+    memory: MemoryOption = "4GB",
+) -> None:
+    """Say what all launches together did: the users of the holdout against all others."""
+    with refusals():
+        from evaluation.abtest.loading import load_experiments
+
+        config = load_experiments(experiments)
+    from evaluation.abtest.analysis.holdout import analyze_holdout
+    from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+    from evaluation.abtest.report.write import to_text, write_experiment_report
+
+    command = shlex.join(["easyrec", "ab", "holdout", str(experiments), "--events", str(events)])
+    command += "".join(shlex.join(["", "--metric", name]) for name in metric or ())
+    with duckdb_connection(memory) as connection:
+        table = open_events(connection, events, dict(map(pair, rename or ())))
+        result = analyze_holdout(
+            config, table, metric or ["ctr"], since=seconds(since), until=seconds(until), command=command
+        )
+    output().print(to_text(result), markup=False)
+    if report is not None:
+        messages().print(f"report  {write_experiment_report(report, result).html}", markup=False)
+
+
 def interleave(
     experiments: ExperimentsArgument,
     experiment: Annotated[str, typer.Argument(metavar="NAME", help="Which experiment.")],

@@ -29,7 +29,7 @@ from evaluation.abtest.analysis.trust import Subject, trust_checks
 from evaluation.abtest.analysis.units import GRACE, UnitTable, counts_by_variant, unit_table
 from evaluation.abtest.analysis.values import AveragedMetric, Values, measure_values
 from evaluation.abtest.analysis.verdict import decide, overall
-from evaluation.abtest.assignment import TIME_SLOT
+from evaluation.abtest.assignment import TIME_SLOT, CompiledExperiment
 from evaluation.abtest.compilation import compile_experiment
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import BUILT_IN, CoverageMetric, MetricConfig, QuantileMetric
@@ -62,6 +62,7 @@ def analyze(
     dropped: Mapping[tuple[str, str], int] | None = None,
     until: float | None = None,
     phase: int | None = None,
+    replay: CompiledExperiment | None = None,
     command: str = "",
     tell: Tell = lambda _: None,
 ) -> ExperimentResult:
@@ -74,6 +75,7 @@ def analyze(
         dropped: Rows that the exposure log lost, by (experiment, variant).
         until: End of the data, seconds since 1970; the last exposure or event unless given.
         phase: Phase; the configured one unless given.
+        replay: What assigned the units; the experiment as configured unless given.
         command: That reproduces the analysis, for the report.
         tell: Called with the name of each step.
 
@@ -122,7 +124,7 @@ def analyze(
             exposures,
             events,
             {variant: rows for (name, variant), rows in (dropped or {}).items() if name == experiment},
-            compile_experiment(config, experiment, phase),
+            replay or compile_experiment(config, experiment, phase),
             _before(values, looks[-1][1], questions),
             experiment,
         )

@@ -155,3 +155,17 @@ def test_wrong_requests(file, logs, capsys, arguments, words):
 def test_missing_logs(file, tmp_path, capsys):
     assert run(["ab", "analyze", str(file), "din", "--exposures", str(tmp_path / "none")]) == 1
     assert "There are no logs in" in capsys.readouterr().err
+
+
+def test_holdout(file, logs, capsys):
+    arguments = ["ab", "holdout", str(file), "--events", str(logs / "events")]
+    assert run(arguments) == 1
+    assert "give it `holdout: {percent: 2}`" in capsys.readouterr().err
+    file.write_text(FILE + "holdout: {percent: 40}\n", encoding="utf-8")
+    assert run([*arguments, "--since", "2026-01-01", "--report", str(logs / "report")]) == 0
+    shown = capsys.readouterr()
+    assert "launched against holdout: Goals" in shown.out
+    assert "CTR" in shown.out
+    assert (logs / "report" / "experiment.html").exists()
+    assert run([*arguments, "--metric", "crt"]) == 1
+    assert "did you mean 'ctr'" in capsys.readouterr().err
