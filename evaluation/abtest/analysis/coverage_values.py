@@ -146,7 +146,9 @@ def coverage_result(
         relative=Interval(
             float(np.expm1(log_ratio.estimate)), float(np.expm1(log_low)), float(np.expm1(log_high))
         ),
-        note=_note(found, first.units, second.units),
+        note=_note(found, first.units, second.units)
+        if float(absolute.se) > 0
+        else "no interval: without any one unit the arms were shown the same items",
     )
 
 

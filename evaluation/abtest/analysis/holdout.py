@@ -4,6 +4,7 @@ The holdout sees no experiment, so the exposure log has no rows of it. None are 
 file, and every unit that did anything in the period takes part from its first event on.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from evaluation.abtest.analysis.results import ExperimentResult, MetricResult, Verdict
 from evaluation.abtest.analysis.run import Logs, Tell, analyze
 from evaluation.abtest.analysis.tables import event_rows, kept
+from evaluation.abtest.analysis.values import measures_of
 from evaluation.abtest.analysis.wording import change
 from evaluation.abtest.assignment import CompiledExperiment, Variant
 from evaluation.abtest.errors import ExperimentDataError
@@ -56,7 +58,7 @@ def analyze_holdout(
         tell: Called with the name of each step.
 
     Raises:
-        ExperimentDataError: The file has no holdout, a metric is unknown, or there are no events.
+        ExperimentDataError: The file has no holdout, a metric is unknown or not of events, or there are no events.
     """
     buckets = round(config.holdout.percent * BUCKETS / 100) if config.holdout else 0
     if config.holdout is None or not 0 < buckets < BUCKETS:
@@ -65,6 +67,10 @@ def analyze_holdout(
     for name in metrics:
         if name not in known:
             raise ExperimentDataError(f"There is no metric {name!r}; {did_you_mean(name, known)}")
+        if any(measure.exposure is not None for measure in measures_of(known[name])):
+            raise ExperimentDataError(
+                f"The metric {name!r} counts exposures, and the holdout has none; name metrics of events."
+            )
     tell("holdout")
     draw = drawer(config.holdout.salt)
 
@@ -144,6 +150,9 @@ def _verdict(result: ExperimentResult) -> Verdict:
         return Verdict(
             "ship", LAUNCHED, "goal got better", f"Better with all launches than without: {better}."
         )
+    if all(math.isnan(one.p_value) for one in result.metrics):
+        why = "; ".join(f"{one.metric}: {one.note or one.conclusion}" for one in result.metrics)
+        return Verdict("inconclusive", LAUNCHED, "nothing tested", f"Nothing could be tested. {why}.")
     text = "No difference shown between all launches and none."
     return Verdict("inconclusive", LAUNCHED, "no difference", text)
 

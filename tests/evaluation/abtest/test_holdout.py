@@ -102,5 +102,11 @@ def test_what_cannot_be_answered(tmp_path):
         analyzed(tmp_path, configuration(percent=0))
     with pytest.raises(ExperimentDataError, match="did you mean 'ctr'"):
         analyzed(tmp_path, metrics=["crt"])
+    for name in ("latency_p95", "fallback_rate"):
+        with pytest.raises(ExperimentDataError, match="counts exposures, and the holdout has none"):
+            analyzed(tmp_path, metrics=[name])
+    few = analyzed(tmp_path)
+    assert few.verdict.rule == "nothing tested"
+    assert "ctr: fewer than 100 units" in few.verdict.sentence
     with pytest.raises(ExperimentDataError, match="none in the period"):
         analyzed(tmp_path, since=START + 99 * DAY)
