@@ -79,14 +79,14 @@ def test_the_start_script_gives_each_pod_its_role(role, host, task, resumed, tmp
     """The script of the ConfigMap, run with a stand-in for the program that prints what it was given."""
     data = of_kind("ConfigMap")["easyrec-cluster"]["data"]
     (tmp_path / "cluster").write_text(data["cluster"])
-    run = tmp_path / "work" / "runs" / "pipeline"
+    run = tmp_path / "shared" / "runs" / "pipeline"
     run.mkdir(parents=True)
     if resumed:
         (run / "config.yaml").write_text("")
     program = tmp_path / "easyrec"
     program.write_text('#!/bin/bash\necho "$TF_CONFIG" | tr -d "\\n"\necho\necho "$@"\n')
     program.chmod(0o755)
-    script = data["start.sh"].replace("/cluster/", f"{tmp_path}/").replace("/work/", f"{tmp_path}/work/")
+    script = data["start.sh"].replace("/cluster/", f"{tmp_path}/").replace("/shared/", f"{tmp_path}/shared/")
     done = subprocess.run(
         ["bash", "-c", script],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "ROLE": role, "HOSTNAME": host},
