@@ -1,4 +1,4 @@
-"""Fixtures of the service: a real Redis, and tiny bundles with random weights."""
+"""Fixtures of the service: a real Redis, and the whole application over a model whose scores are known."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import serving.service
+from serving.app import create_app
+from serving.settings import load_settings
+from tests.serving.client import Client
+from tests.serving.world import KnownModel
 
 
 @dataclass
@@ -91,3 +99,28 @@ def start_redis(tmp_path_factory) -> Iterator[Callable[[], RedisServer]]:
 def redis_server(start_redis) -> RedisServer:
     """A Redis server that all tests share; they must use keys of their own."""
     return start_redis()
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
+    """Starts applications with settings of their own; models are named by their folders."""
+
+    def load(path: Path, **_: Any) -> KnownModel:
+        name, _, version = path.name.partition("@")
+        return KnownModel(tmp_path / path.name, name, version or "1", vectors=name == "towers")
+
+    monkeypatch.setattr(serving.service, "load_served_model", load)
+    monkeypatch.setattr(serving.service, "find_bundle", lambda path: path)
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Client:
+            given = {"models": ["films"], "data": str(tmp_path / "data"), **settings}
+            return stack.enter_context(Client(create_app(load_settings(given=given, environment={}))))
+
+        yield start
+
+
+@pytest.fixture
+def client(start: Callable[..., Client]) -> Client:
+    """An application with default settings."""
+    return start()

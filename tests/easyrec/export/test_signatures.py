@@ -176,6 +176,12 @@ def test_tables_are_stored_once_and_nothing_else_is(
     assert sum(sizes.values()) == expected, sizes
 
 
+def operations_of(graph: Any) -> set[str]:
+    """What a graph and the functions it calls compute with."""
+    called = graph.library
+    return {node.op for nodes in (graph.node, *(one.node_def for one in called.function)) for node in nodes}
+
+
 def test_stock_tensorflow_serves_it(tmp_path: Path, films: Any, tables: Any) -> None:
     """In a process that does not import the package, as TensorFlow Serving would."""
     model = films.bundle.folder / "model"
@@ -202,10 +208,8 @@ def test_stock_tensorflow_serves_it(tmp_path: Path, films: Any, tables: Any) -> 
     )
     np.testing.assert_allclose(json.loads(done.stdout), films.trained.scores(tables.rows)["liked"], atol=1e-5)
     operations = {
-        node.op
+        name
         for function in tf.saved_model.load(model).signatures.values()
-        for graph in (function.graph.as_graph_def(),)
-        for nodes in (graph.node, *(one.node_def for one in graph.library.function))
-        for node in nodes
+        for name in operations_of(function.graph.as_graph_def())
     }
     assert not [name for name in operations if "PyFunc" in name or "Xla" in name]
