@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serving.api.problems import problem
 from serving.operations.logs import FIELDS
 from serving.operations.metrics import HttpRequest, Metrics
-from serving.operations.request_ids import HEADER, begin_request
+from serving.operations.request_ids import HEADER, request_named
 
 logger = logging.getLogger("serving.access")
 
@@ -41,8 +41,11 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        with request_named(Headers(scope=scope).get(HEADER)) as request_id:
+            await self._answer(scope, receive, send, request_id)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         begun = time.perf_counter()
-        request_id = begin_request(Headers(scope=scope).get(HEADER))
         status = 0
 
         async def send_named(message: Message) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
+from collections.abc import Iterator
 from contextvars import ContextVar
 
 HEADER = "X-Request-Id"
@@ -27,14 +29,18 @@ def new_request_id() -> str:
     return _own.get() or secrets.token_hex(12)
 
 
-def begin_request(given: str | None) -> str:
-    """Names the request that is being answered from here on.
+@contextlib.contextmanager
+def request_named(given: str | None) -> Iterator[str]:
+    """Names the request that is answered inside of the block; after it, nothing of the name is left.
 
     Args:
         given: What the caller calls it; anything that could confuse a log is replaced by a name made up.
     """
     named = given is not None and _ALLOWED.fullmatch(given) is not None
     request_id = given if given is not None and named else secrets.token_hex(12)
-    _current.set(request_id)
-    _own.set(None if named else request_id)
-    return request_id
+    current, own = _current.set(request_id), _own.set(None if named else request_id)
+    try:
+        yield request_id
+    finally:
+        _own.reset(own)
+        _current.reset(current)

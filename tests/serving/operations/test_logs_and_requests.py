@@ -14,7 +14,7 @@ from easyrec.errors import ConfigError
 from serving.funnel.trace import Stage, Trace
 from serving.operations import tracing
 from serving.operations.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
-from serving.operations.request_ids import HEADER, begin_request, new_request_id
+from serving.operations.request_ids import HEADER, current_request_id, new_request_id, request_named
 from serving.operations.settings import OperationSettings
 from tests.serving.application import known_keys, make_app, running
 
@@ -75,16 +75,27 @@ def test_logs_are_json_where_no_terminal_watches(root_logger, monkeypatch):
 
 @pytest.mark.parametrize("given", [None, "", "a b", "x" * 129, 'a"b', "a\nb", "é"])
 def test_a_request_id_that_could_confuse_a_log_is_replaced(given):
-    assert begin_request(given) != given
-    assert new_request_id() == begin_request(None) or len(new_request_id()) == 24
+    with request_named(given) as request_id:
+        assert request_id != given
+        assert len(request_id) == 24
 
 
 def test_what_is_shown_gets_a_name_of_its_own_where_the_caller_names_requests():
-    assert begin_request("theirs-1") == "theirs-1"
-    assert new_request_id() != "theirs-1"
+    with request_named("theirs-1") as request_id:
+        assert request_id == "theirs-1"
+        assert new_request_id() != "theirs-1"
+        assert new_request_id() != new_request_id()
+    with request_named(None) as own:
+        assert new_request_id() == own
+
+
+def test_the_name_of_a_request_ends_with_it():
+    with request_named(None) as outer:
+        with request_named("theirs-1"):
+            assert current_request_id() == "theirs-1"
+        assert current_request_id() == new_request_id() == outer
+    assert current_request_id() is None
     assert new_request_id() != new_request_id()
-    own = begin_request(None)
-    assert new_request_id() == own
 
 
 def access_lines(caplog) -> list[dict]:
