@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from easyrec.training.checkpoints import CheckpointStore, open_checkpoint
 from easyrec.training.cluster.chief import ClusterJob, Evaluators, train_on_cluster
 from easyrec.training.cluster.prediction import read_predictions
 from easyrec.training.cluster.roles import PS, WORKER, LocalCluster
+from easyrec.training.memory import check_memory, memory_shortage
 from easyrec.training.plan import TrainingPlan, plan_training
 from easyrec.training.prefetch import BatchStream
 from easyrec.training.replicas import Replicas, ReplicaTrainer
@@ -125,6 +127,14 @@ def _fit_on_cluster(
     tell(f"training with {choice.why}")
     for line in plan_of(config, encoder, shards.read(shards.splits[0]), choice).lines():
         tell(line)
+    if isinstance(choice.cluster, LocalCluster):
+        check_memory(config, encoder.schema)
+    if (shortage := memory_shortage(config, encoder.schema)) is not None:
+        if evaluate is not None and evaluate.ranks:
+            raise TrainingError(
+                f"{shortage}, so ranked lists cannot be computed here: set `evaluation.ranking: false`"
+            )
+        tell(f"note: {shortage}. They are trained where they lie, but neither measured nor exported here")
     return train_on_cluster(
         job,
         choice.cluster,
@@ -213,14 +223,12 @@ class InTraining:
         config, training = prepared.config, prepared.config.training
         self._prepared = prepared
         self._offline = offline = OfflineEvaluation(config, prepared.data, prepared.encoder)
-        self._predict = NetworkPredictor(prepared.encoder, prepared.network, config.evaluation.batch_size)
         stopping = training.early_stopping.metric if training.early_stopping else None
         monitored = [name for name in (training.checkpoints.metric, stopping) if name is not None]
         watched = next((name for name in monitored if name.startswith(f"{RANKING}/")), None)
         self.ranks = (not offline.tasks or watched is not None) and offline.ranks
         if watched is not None and not self.ranks:
             raise DataError(f"{watched!r} cannot be watched: {NOBODY_TO_JUDGE}")
-        self._ranker = ranker_of(prepared) if self.ranks else None
         share = training.validation_fraction
         eval_rows = prepared.data.eval.num_rows if prepared.data.eval is not None else None
         self._max_rows = None if share is None or eval_rows is None else max(1, int(eval_rows * share))
@@ -229,6 +237,16 @@ class InTraining:
     def rows_for_predictions(self) -> int | None:
         """How many held-out rows must have predictions: those measured, to the end of a chunk."""
         return None if self._max_rows is None else self._max_rows + 2 * BATCH_ROWS
+
+    @cached_property
+    def _ranker(self) -> Ranker | None:
+        return ranker_of(self._prepared) if self.ranks else None
+
+    @cached_property
+    def _predict(self) -> NetworkPredictor:
+        """Made when asked for: where workers predict, the network is not needed here."""
+        prepared = self._prepared
+        return NetworkPredictor(prepared.encoder, prepared.network, prepared.config.evaluation.batch_size)
 
     def __call__(self) -> dict[str, float]:
         """Metrics of the network as it is."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from easyrec.data.prepared.shards import ShardSet
 from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
 from easyrec.errors import ConfigError, TrainingError
 from easyrec.features.encoder import Encoder
-from easyrec.models.build import item_feature, network_of
+from easyrec.models.build import check_network, item_feature, network_of
 from easyrec.models.network import Network
 from easyrec.run import RunFolder, abandon, changed_data, find_place, open_run, start_run
 from easyrec.training.checkpoints import CheckpointStore
+from easyrec.training.memory import check_memory
 from easyrec.training.optimizers import dense_optimizer
 from easyrec.training.warm_start import warm_start
 
@@ -40,7 +42,7 @@ class Prepared:
         config: The resolved configuration.
         data: The data.
         encoder: The fitted features.
-        network: The network, untrained.
+        label_moments: As for `build_network`.
         notes: What a reader should know of how it starts.
     """
 
@@ -48,8 +50,18 @@ class Prepared:
     config: PipelineConfig
     data: BoundDataset
     encoder: Encoder
-    network: Network
-    notes: tuple[str, ...] = ()
+    label_moments: Mapping[str, tuple[float, float]] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def network(self) -> Network:
+        """The network, untrained, with whole tables; made when it is first asked for.
+
+        Raises:
+            TrainingError: Its tables cannot fit this machine.
+        """
+        check_memory(self.config, self.encoder.schema)
+        return network_of(self.config, self.encoder, self.label_moments)
 
 
 def prepare(
@@ -59,11 +71,13 @@ def prepare(
     run: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    remote: bool = False,
     tell: Tell = lambda text: None,
 ) -> Prepared:
     """Fits data and configuration to each other, learns vocabularies and statistics, builds the network.
 
-    For the arguments see `easyrec.workflow.train`.
+    For the arguments see `easyrec.workflow.train`; where tables are `remote`, on parameter servers, the network is only
+    tried, and made here when it is asked for.
     """
     loaded = parse_config(config, overrides)
     if problems := check_names(loaded):
@@ -83,7 +97,7 @@ def prepare(
             changed = [_changed(table) for table in changed_data(folder, dataset.fingerprints)]
             for note in changed:
                 tell(f"note: {note}")
-        prepared = _assemble(folder, dataset.bind(resolved), continued, tell)
+        prepared = _assemble(folder, dataset.bind(resolved), continued, remote, tell)
         with _writing(folder):
             if not continued:
                 start_run(folder, resolved, dataset.fingerprints)
@@ -93,7 +107,8 @@ def prepare(
     except BaseException:
         abandon(folder)
         raise
-    return replace(prepared, notes=(*prepared.notes, *changed))
+    prepared.notes.extend(changed)
+    return prepared
 
 
 def _resolved(loaded: PipelineConfig, dataset: Dataset) -> PipelineConfig:
@@ -120,7 +135,7 @@ def open_prepared(run: RunFolder, *, tell: Tell = lambda text: None) -> Prepared
     tell("reading the data")
     data = open_dataset(config, cache=run.prepared).bind(config)
     encoder = Encoder.load(config, run.features)
-    return Prepared(run, config, data, encoder, network_of(config, encoder))
+    return Prepared(run, config, data, encoder)
 
 
 def prepare_shards(
@@ -173,7 +188,7 @@ def fitted(
     return folder, data, _fit_features(data)
 
 
-def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -> Prepared:
+def _assemble(run: RunFolder, data: BoundDataset, continued: bool, remote: bool, tell: Tell) -> Prepared:
     """Everything that training needs, with nothing of the run's folder changed but its prepared data.
 
     What is wrong with the data or the configuration comes to light here, before a run that is there is replaced.
@@ -189,11 +204,11 @@ def _assemble(run: RunFolder, data: BoundDataset, continued: bool, tell: Tell) -
     if data.eval is not None:
         _read_through(data.eval.chunks(columns=_label_columns(data)))
     moments = {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels}
-    network = network_of(config, encoder, moments)
-    notes: tuple[str, ...] = ()
+    prepared = Prepared(run, config, data, encoder, moments)
     if config.training.warm_start is not None and not (continued and CheckpointStore(run.checkpoints).all()):
-        notes = tuple(warm_start(network, encoder, config.training.warm_start).lines())
-    return Prepared(run, config, data, encoder, network, notes)
+        prepared.notes.extend(warm_start(prepared.network, encoder, config.training.warm_start).lines())
+    check_network(config, encoder) if remote else prepared.network
+    return prepared
 
 
 def _fit_features(data: BoundDataset) -> Encoder:

@@ -41,6 +41,7 @@ from easyrec.run import RunFolder, open_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.cluster.roles import Cluster
+from easyrec.training.memory import memory_shortage
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
 from easyrec.training.strategy import Choice, choose, start_replicas
@@ -141,10 +142,14 @@ def train(
             tell=tell,
         )
         return Run(prepared.run, result, Measured())
-    prepared = prepare(loaded, run=own, resume=resume, overwrite=overwrite, tell=tell)
+    remote = choice.strategy == "parameter_server"
+    prepared = prepare(loaded, run=own, resume=resume, overwrite=overwrite, remote=remote, tell=tell)
     result = fit(prepared, resume=resume, cluster=cluster, replicas=replicas, callbacks=callbacks, tell=tell)
     if result.reason == "interrupted":
         return Run(prepared.run, result, Measured())
+    if remote and (shortage := memory_shortage(prepared.config, prepared.encoder.schema)) is not None:
+        note = f"{shortage}, so nothing was measured or exported; `easyrec export {own}` does both where there is room"
+        return Run(prepared.run, result, Measured(), (*prepared.notes, note))
     restore_best(prepared)
     tell("measuring on held-out data")
     measured = measure(prepared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import traceback as tracebacks
 from collections.abc import Callable
@@ -79,6 +80,14 @@ def show_error(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, EasyRecError) or _is_evaluation_error(error):
         text = str(error)
+    elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        asked = re.search(r"allocating tensor with (shape\S+ and type \w+)", str(error))
+        what = f"there is no room for a tensor of {asked[1]}" if asked else "an allocation failed"
+        text = (
+            f"out of memory: {what}.\nUse a smaller `training.batch_size`, narrower `model` layers, a smaller "
+            "`embedding.dim` or vocabulary, or a machine with more memory; `easyrec train CONFIG --plan` prints what a "
+            "training takes."
+        )
     elif isinstance(error, OSError):
         text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     else:

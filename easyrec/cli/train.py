@@ -118,6 +118,10 @@ def show_results(trained: Run) -> None:
             out.print(str(part), markup=False)
     folder = trained.folder
     out.print()
-    out.print(f"report  {folder.report / 'report.html'}", markup=False)
-    out.print(f"bundle  {folder.bundle}", markup=False)
-    out.print(f"log     {folder.log}", markup=False)
+    for name, path in (
+        ("report", folder.report / "report.html"),
+        ("bundle", folder.bundle),
+        ("log", folder.log),
+    ):
+        if path.exists():
+            out.print(f"{name:<8}{path}", markup=False)

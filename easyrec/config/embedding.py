@@ -8,6 +8,9 @@ from pydantic import Field
 
 from easyrec.config.base import StrictModel
 
+MAX_DIM = 8_192
+"""Widest embedding; a number beyond it is a slip."""
+
 
 class Initializer(StrictModel):
     """How the rows of an embedding table start."""
@@ -20,7 +23,7 @@ class Initializer(StrictModel):
 class EmbeddingConfig(StrictModel):
     """Defaults of all embedding tables."""
 
-    dim: int = Field(16, ge=1)
+    dim: int = Field(16, ge=1, le=MAX_DIM)
     """Width of an embedding unless a feature says otherwise."""
     initializer: Initializer = Initializer()
     """How rows start."""

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from easyrec.config.base import StrictModel, TypedConfig
 from easyrec.config.columns import KIND_NAMES, LISTS, ColumnKind
-from easyrec.config.embedding import Initializer
+from easyrec.config.embedding import MAX_DIM, Initializer
 from easyrec.registry import Registry
 
 Side = Literal["user", "item", "context"]
@@ -81,7 +81,7 @@ class EmbeddedFeature(FeatureConfig):
         """Whether it has an embedding."""
         return True
 
-    embedding_dim: int | None = Field(None, ge=1)
+    embedding_dim: int | None = Field(None, ge=1, le=MAX_DIM)
     """Width of the embedding; `embedding.dim` unless given."""
     table: str | None = None
     """Name of the embedding table; features that name the same table share it. The feature's own name unless given."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from easyrec.config.paths import Path, format_path
 from easyrec.errors import Problem
 
+SOURCE = "--set"
+"""What stands in place of a file for values set on the command line."""
+
 
 @dataclass(frozen=True)
 class Location:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from easyrec.config.base import OneOf
-from easyrec.config.locations import Locations
-from easyrec.config.paths import Path
+from easyrec.config.locations import SOURCE, Locations
+from easyrec.config.paths import Path, format_path
 from easyrec.errors import Problem, nearest
 
 _EXPECTED: Mapping[str, str] = {
@@ -55,8 +55,23 @@ def to_problems(
     problems = []
     for path, found in by_path.items():
         known = _options_at(model, path[:-1], written) if found[0]["type"] == "extra_forbidden" else ()
-        problems.append(locations.problem(path, _joined([describe(details, known) for details in found])))
+        message = _joined([describe(details, known) for details in found])
+        if found[0]["type"] == "extra_forbidden":
+            message += _replaced_type(path, written, locations)
+        problems.append(locations.problem(path, message))
     return problems
+
+
+def _replaced_type(path: Path, written: Any, locations: Locations) -> str:
+    """What to do about an option that an earlier `type` had, where --set has put another in its place."""
+    sibling = (*path[:-1], "type")
+    place, own = locations.at(sibling), locations.at(path)
+    if place is None or place.file != SOURCE or (own is not None and own.file == SOURCE):
+        return ""
+    node = written
+    for step in sibling:
+        node = node[step] if _holds(node, step) else None
+    return f" To leave the options of another type behind, write --set {format_path(path[:-1])}={node}."
 
 
 def describe(details: ErrorDetails, known: Iterable[str] = ()) -> str:

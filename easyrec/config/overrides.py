@@ -6,13 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from easyrec.config.locations import Location
+from easyrec.config.locations import SOURCE, Location
 from easyrec.config.paths import Path, format_path, parse_path
 from easyrec.config.yaml_reader import Document, read_yaml
 from easyrec.errors import ConfigError, Problem
-
-SOURCE = "--set"
-"""What stands in place of a file in locations and messages."""
 
 _SPLIT = re.compile(r"""((?:[^="']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)=(.*)""", re.DOTALL)
 _PATH_SHORTHANDS: frozenset[Path] = frozenset(

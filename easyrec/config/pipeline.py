@@ -69,8 +69,8 @@ class ExportConfig(StrictModel):
 class PipelineConfig(StrictModel):
     """One YAML file: data, features, model, tasks, training, evaluation, export."""
 
-    name: str = Field("pipeline", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the pipeline; letters, digits, dot, dash and underscore."""
+    name: str = Field("pipeline", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    """Name of the pipeline, at most 100 letters, digits, dots, dashes and underscores."""
     plugins: tuple[str, ...] = ()
     """Python modules that register further features, models, losses, metrics or readers."""
     data: DataConfig

@@ -15,7 +15,7 @@ Ids are local to the feature's table: 0 means missing, then come the out-of-voca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from easyrec.config.embedding import Initializer
 from easyrec.config.features import Pooling, Side
@@ -100,6 +100,12 @@ class FeatureSchema:
     def numbers(self) -> tuple[NumbersOutput, ...]:
         """The outputs stored in `numbers`."""
         return tuple(output for output in self.outputs if isinstance(output, NumbersOutput))
+
+    def short(self) -> FeatureSchema:
+        """The same outputs over tables of one row, for what does not depend on how long tables are."""
+        return FeatureSchema(
+            tuple(replace(one, rows=1) if isinstance(one, IdsOutput) else one for one in self.outputs)
+        )
 
     def select(self, features: set[str]) -> FeatureSchema:
         """The outputs of the named features only."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import keras
+import numpy as np
 
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.tasks import RetrievalTask
+from easyrec.embedding.layout import build_groups
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network, build_network
 
@@ -30,6 +32,16 @@ def network_of(
     item = item_feature(config)
     counts = encoder.counts(item) if item is not None else None
     return build_network(config, encoder.schema, counts, label_moments, shards=shards)
+
+
+def check_network(config: PipelineConfig, encoder: Encoder) -> None:
+    """Builds the network over tables of one row, to see whether features, model and tasks fit each other.
+
+    Raises:
+        ConfigError: They do not.
+    """
+    build_groups(encoder.schema.ids)
+    build_network(config, encoder.schema.short(), np.ones(1, np.int64))
 
 
 def item_feature(config: PipelineConfig) -> str | None:

@@ -17,7 +17,7 @@ from easyrec.embedding.layout import Group
 from easyrec.embedding.lookup import host_lookup
 from easyrec.embedding.optimizers import row_optimizer
 from easyrec.features.batch import EncodedBatch
-from easyrec.features.outputs import FeatureSchema, IdsOutput, Output
+from easyrec.features.outputs import FeatureSchema
 from easyrec.models.network import build_network
 
 _HOT = 1.25
@@ -137,9 +137,7 @@ def plan_training(
         workers: Workers.
     """
     # The dense part does not depend on how long tables are, so it is built over tables of one row.
-    short = FeatureSchema(tuple(_short(output) for output in schema.outputs))
-    counts = np.ones(1, np.int64)
-    network = build_network(config, short, counts)
+    network = build_network(config, schema.short(), np.ones(1, np.int64))
     outputs = {output.feature: output for output in schema.ids}
     collection = network.embeddings
     count = max(1, servers)
@@ -171,10 +169,6 @@ def plan_training(
         tuple(int(rows) for rows in step_rows),
         int(step_bytes + 2 * _WORD * dense),
     )
-
-
-def _short(output: Output) -> Output:
-    return replace(output, rows=1) if isinstance(output, IdsOutput) else output
 
 
 def _long(group: Group, rows: Mapping[str, int]) -> Group:

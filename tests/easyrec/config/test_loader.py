@@ -257,6 +257,16 @@ def test_overrides_that_cannot_be_followed(complaints, override, message):
     assert [line.split("\n")[0] for line in complaints(GOOD, override)] == [message]
 
 
+def test_options_of_the_type_that_an_override_replaced_are_explained(complaints, load):
+    advice = "To leave the options of another type behind, write --set model=fm."
+    (line,) = complaints(GOOD, "model.type=fm")
+    assert "model.hidden_units  unknown option." in line
+    assert line.endswith(advice)
+    assert load(GOOD, "model=fm").model.type == "fm"
+    (own,) = complaints(GOOD, "model=fm", "model.hidden_units=[8]")
+    assert advice not in own, "the option came from the command line itself"
+
+
 # ------------------------------------------------------------------------------------------------------ environment
 
 
