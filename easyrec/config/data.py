@@ -37,11 +37,27 @@ class ReaderConfig(StrictModel):
     """Base of the options of file formats."""
 
 
-class ParquetReader(ReaderConfig):
+class TimeText(StrictModel):
+    """Files in which times may be written as text."""
+
+    time_format: str | None = None
+    """How times are written where that is not ISO 8601, such as "%m/%d/%Y %H:%M" for 12/31/2024 18:30."""
+
+    @field_validator("time_format")
+    @classmethod
+    def _reads_dates(cls, value: str | None) -> str | None:
+        if value is not None and not _is_time_format(value):
+            raise ValueError(
+                f"{value!r} does not say where year, month and day are; write it like %m/%d/%Y or %d.%m.%y %H:%M:%S"
+            )
+        return value
+
+
+class ParquetReader(ReaderConfig, TimeText):
     """Apache Parquet: any column types, lists and maps included."""
 
 
-class CsvReader(ReaderConfig):
+class CsvReader(ReaderConfig, TimeText):
     """Delimited text, quoted, plain or compressed (.gz, .bz2, .zst, .xz)."""
 
     delimiter: str | None = Field(None, min_length=1)
@@ -56,8 +72,6 @@ class CsvReader(ReaderConfig):
     """Character encoding of the file."""
     null_values: list[str] = ["", "NULL", "null", "NA", "N/A", "nan", "NaN", "\\N"]
     """Cells that mean missing; a quoted cell never does."""
-    time_format: str | None = None
-    """How times are written where that is not ISO 8601, such as "%m/%d/%Y %H:%M" for 12/31/2024 18:30."""
     strip: bool = False
     """Remove spaces around the text of cells; numbers never mind them."""
 
@@ -70,15 +84,6 @@ class CsvReader(ReaderConfig):
             raise ValueError(
                 f"unknown encoding {value!r}; common ones: utf-8, utf-16, cp1252, gb18030"
             ) from None
-        return value
-
-    @field_validator("time_format")
-    @classmethod
-    def _reads_dates(cls, value: str | None) -> str | None:
-        if value is not None and not _is_time_format(value):
-            raise ValueError(
-                f"{value!r} does not say where year, month and day are; write it like %m/%d/%Y or %d.%m.%y %H:%M:%S"
-            )
         return value
 
     @field_validator("names")
@@ -99,7 +104,7 @@ def _is_time_format(text: str) -> bool:
         return False
 
 
-class JsonReader(ReaderConfig):
+class JsonReader(ReaderConfig, TimeText):
     """JSON lines: one object a line, plain or compressed (.gz, .bz2, .zst, .xz)."""
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easyrec.config.columns import ColumnKind
-from easyrec.config.data import CsvReader, SourceConfig
-from easyrec.data.column_types import is_list, is_text, kind_of
-from easyrec.data.files import DataFile, find_files, format_of
-from easyrec.data.readers.base import Faults, WidenError
-from easyrec.data.readers.csv import CsvSource
-from easyrec.data.readers.text import guess_encoding, open_text
+from easyrec.config.data import SourceConfig
+from easyrec.data.column_types import cast, is_list, is_text, kind_of
+from easyrec.data.files import find_files, format_of
+from easyrec.data.inference.csv_options import CODE, csv_options
+from easyrec.data.readers.base import WidenError
+from easyrec.data.readers.text import infer
 from easyrec.data.readers.times import guess_form
 from easyrec.data.row_groups import Source
 from easyrec.data.source import open_source, open_stream
@@ -33,7 +30,6 @@ _LOOKED_AT = 500_000
 _PLACES = 20
 _SEPARATORS = ("|", ";", ",", " ", "/")
 _SMALL_WORDS = frozenset({"the", "a", "an", "of", "in", "is", "to", "for", "with", "on", "at", "no", "not"})
-_CODE = re.compile(r"^\S*\d\S*$")
 _WEIGHTED = re.compile(r"^[^:]+:[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?$", re.IGNORECASE)
 
 
@@ -146,18 +142,21 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
         raise DataError(
             f"{files[0].name}: the format cannot be told from the suffix; known: .parquet, .csv, .tsv, .txt, .jsonl"
         )
-    options, notes = _csv_options(files[0]) if name == "csv" else ({}, {})
+    options, notes = csv_options(files[0]) if name == "csv" else ({}, {})
     config = SourceConfig(path=(path,), options=options)
     if name == "parquet":
-        source = open_source(config, Store(), storage_options)
-        sample = _sample_source(source)
-        rows: int | None = source.num_rows
+        sample, rows = _sample_files(config, storage_options)
     else:
         sample, rows = _sample_stream(config, storage_options)
-        form = _time_format(sample) if name == "csv" else None
+    times, form = _times_in_text(sample)
+    if times and (form is not None or name == "parquet"):
         if form is not None:
             config = config.model_copy(update={"options": {**options, "time_format": form}})
             notes["time_format"] = "how times are written: look whether day and month are not confused"
+        if name == "parquet":  # the others find types in the text by themselves
+            config = config.model_copy(update={"columns": dict.fromkeys(times, "timestamp")})
+            sample, rows = _sample_files(config, storage_options)
+        else:
             sample, rows = _sample_stream(config, storage_options)
     if sample.num_rows == 0:
         raise DataError(f"{files[0].name} holds no rows")
@@ -165,14 +164,31 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
     return TableProfile(config, columns, rows, sample, notes)
 
 
-def _time_format(sample: pa.Table) -> str | None:
-    """The form of the times of the first column of text that holds such, unless it is ISO 8601."""
-    for column in sample.columns:
-        if is_text(column.type):
-            form = guess_form(pc.unique(column).slice(0, 10_000).to_pylist())
-            if form is not None:
-                return form
-    return None
+def _times_in_text(sample: pa.Table) -> tuple[list[str], str | None]:
+    """Columns of text that hold times, and the form that they are in unless it is ISO 8601.
+
+    A file has one form: columns in another than the first one's stay text.
+    """
+    times, form = [], None
+    for name in sample.column_names:
+        column = sample.column(name)
+        if not is_text(column.type):
+            continue
+        texts = cast(pc.unique(column).slice(0, 10_000), pa.string())
+        own = guess_form(texts.to_pylist())
+        if pa.types.is_timestamp(infer(texts)):
+            times.append(name)
+        elif own is not None and form in (None, own):
+            times.append(name)
+            form = own
+    return times, form
+
+
+def _sample_files(
+    config: SourceConfig, storage_options: Mapping[str, Any] | None
+) -> tuple[pa.Table, int | None]:
+    source = open_source(config, Store(), storage_options)
+    return _sample_source(source), source.num_rows
 
 
 def _sample_source(source: Source) -> pa.Table:
@@ -214,60 +230,6 @@ def _sample_stream(
         whole = rows < _LOOKED_AT
         sample = pa.concat_tables(kept).combine_chunks() if kept else stream.schema.empty_table()
         return sample, rows if whole else None
-
-
-def _csv_options(file: DataFile) -> tuple[dict[str, Any], dict[str, str]]:
-    """Options that a delimited file needs, and why."""
-    options: dict[str, Any] = {}
-    notes: dict[str, str] = {}
-    with open_text(file) as handle:
-        head = handle.read(1 << 20)
-    encoding = guess_encoding(head)
-    if encoding != "utf-8":
-        options["encoding"] = encoding
-        notes["encoding"] = "the bytes are not UTF-8"
-    reader = CsvSource(CsvReader(encoding=encoding), {}, Faults())
-    delimiter = reader.delimiter(file)
-    if delimiter != ",":
-        options["delimiter"] = delimiter
-        notes["delimiter"] = "cuts all lines into equally many cells"
-    text = head.decode(encoding, "replace").lstrip("\ufeff")
-    if len(delimiter) > 1:
-        text = text.replace(delimiter, "\x1f")
-    cells = csv.reader(io.StringIO(text), delimiter=delimiter if len(delimiter) == 1 else "\x1f")
-    rows = list(itertools.islice((row for row in cells if row), 200))
-    if not _has_header(rows):
-        options["header"] = False
-        notes["header"] = "the first line looks like data, so columns are called column_1, column_2, ..."
-    if any(cell != cell.strip() for row in rows[1:] for cell in row):
-        options["strip"] = True
-        notes["strip"] = "cells have spaces around them"
-    return options, notes
-
-
-def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names columns: no number in it, no name twice, no value that comes again below."""
-    first = [cell.strip() for cell in rows[0]]
-    if any(_is_number(cell) for cell in first) or len(set(first)) < len(first):
-        return False
-    if all(_CODE.match(cell) or not cell for cell in first) and len(first) > 1:
-        return not any(
-            cell in {row[index].strip() for row in rows[1:] if index < len(row)}
-            for index, cell in enumerate(first)
-        )
-    again = sum(
-        any(index < len(row) and row[index].strip() == cell for row in rows[1:])
-        for index, cell in enumerate(first)
-    )
-    return again * 2 < max(len(first), 1)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def depends(sample: pa.Table, column: str, on: str) -> bool:
@@ -369,7 +331,7 @@ def _tags(texts: pa.Array) -> Tags | None:
         total = sum(values.values())
         weighted = all(_WEIGHTED.match(value) for value in values)
         names = Counter(value.split(":", 1)[0] for value in values.elements()) if weighted else values
-        coded = sum(count for value, count in values.items() if _CODE.match(value)) > 0.9 * total
+        coded = sum(count for value, count in values.items() if CODE.match(value)) > 0.9 * total
         if separator == " " and not coded and not _are_tags(cells, values):
             continue  # words of a sentence
         if separator in (",", "/") and any(" " in value for value in list(values)[:200]) and separator == "/":

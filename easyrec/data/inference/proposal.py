@@ -83,6 +83,9 @@ def _source(word: str, profile: TableProfile, indent: str) -> list[str]:
         lines.append(f"{indent}  options:")
         for name, value in source.options.items():
             lines.append(_line(f"{indent}    {name}: {_scalar(value)}", profile.notes.get(name, "")))
+    if source.columns:
+        casts = ", ".join(f"{_scalar(name)}: {kind}" for name, kind in source.columns.items())
+        lines.append(_line(f"{indent}  columns: {{{casts}}}", "text that holds times"))
     return lines
 
 

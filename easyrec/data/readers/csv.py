@@ -27,7 +27,7 @@ from easyrec.data.readers.text import (
     undecodable,
     widen,
 )
-from easyrec.data.readers.times import guess_form
+from easyrec.data.readers.times import time_hint
 from easyrec.errors import DataError, SchemaError
 
 _BLOCK = 8 << 20
@@ -229,7 +229,7 @@ class CsvSource(Reader):
             except CastError as error:
                 raise SchemaError(
                     f"{file.name}, row {first_row + error.row + 1}: column {column.name!r} is declared as "
-                    f"{column.type}, but holds {error.value!r}{_time_hint(column.type, error.value)}"
+                    f"{column.type}, but holds {error.value!r}{time_hint(column.type, error.value)}"
                 ) from error
         converted = fits(texts, column.type, self.config.time_format)
         if converted is None:
@@ -254,12 +254,6 @@ class CsvSource(Reader):
             return wrong
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         return DataError(f"{file.name} is damaged or cut off: {message}")
-
-
-def _time_hint(kind: pa.DataType, value: object) -> str:
-    """What to write where a text is a time in another form than ISO 8601."""
-    form = guess_form([value]) if pa.types.is_timestamp(kind) and isinstance(value, str) else None
-    return "" if form is None else f"; if that is a time, say how it is written: `options: {{time_format: \"{form}\"}}`"
 
 
 def find_delimiter(lines: Sequence[str], quote: str | None) -> str:

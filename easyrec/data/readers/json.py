@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
-from easyrec.data.column_types import CastError, article, cast, is_list, unify
+from easyrec.config.data import JsonReader
+from easyrec.data.column_types import CastError, article, is_list, unify
 from easyrec.data.files import DataFile
 from easyrec.data.readers.base import BATCH_ROWS, Faults, Reader, WidenError
 from easyrec.data.readers.text import DAMAGED, infer, open_text
+from easyrec.data.readers.times import cast_with_times, time_hint
 from easyrec.errors import DataError, SchemaError
 
 _BLOCK = 4 << 20
@@ -37,6 +39,8 @@ class _Block:
 class JsonSource(Reader):
     """Reads JSON lines."""
 
+    config: JsonReader
+
     def __init__(self, config: Any, declared: Mapping[str, pa.DataType], faults: Faults) -> None:
         super().__init__(config, declared, faults)
         self._ignored: set[str] = set()
@@ -51,7 +55,7 @@ class JsonSource(Reader):
                 if name not in self.declared:
                     kinds[name] = self._wider(file, line, name, value, kinds.get(name, pa.null()))
         for name in [name for name, kind in kinds.items() if kind == pa.string()]:
-            kinds[name] = _text_kind([row.get(name) for _, row in rows])
+            kinds[name] = _text_kind([row.get(name) for _, row in rows], self.config.time_format)
         self._ignored |= {name for name, kind in kinds.items() if kind is None}
         known = {name: kind for name, kind in kinds.items() if kind is not None}
         order = {name: None for _, row in rows for name in row}
@@ -131,7 +135,8 @@ class JsonSource(Reader):
             )
             if everything and set(table.column_names) - set(schema.names) - self._ignored:
                 return None
-            arrays = [cast(table.column(column.name), column.type) for column in wanted]
+            form = self.config.time_format
+            arrays = [cast_with_times(table.column(one.name), one.type, form) for one in wanted]
         except (pa.ArrowException, UnicodeDecodeError, CastError):
             return None
         return pa.table(arrays, schema=pa.schema(wanted))
@@ -178,12 +183,13 @@ class JsonSource(Reader):
 
     def _column(self, file: DataFile, column: pa.Field, values: list[Any], lines: list[int]) -> pa.Array:
         try:
-            return _array(values, column.type)
+            return _array(values, column.type, self.config.time_format)
         except CastError as error:
             place = f"{file.name}, line {lines[error.row]}"
             if column.name in self.declared:
                 raise SchemaError(
                     f"{place}: {column.name!r} is declared as {column.type}, but holds {error.value!r}"
+                    f"{time_hint(column.type, error.value)}"
                 ) from error
             wider = _widen(column.type, _kind(error.value))
             if wider is None or wider == column.type:
@@ -227,21 +233,21 @@ def _widen(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType |
     return pa.string() if whole or timed else None
 
 
-def _text_kind(values: list[Any]) -> pa.DataType:
-    """Strings that are all ISO 8601 times are timestamps; other strings stay strings, "12" included."""
+def _text_kind(values: list[Any], form: str | None) -> pa.DataType:
+    """Strings that are all times, in ISO 8601 or the form stated, are timestamps; others stay strings, "12" too."""
     if not all(value is None or isinstance(value, str) for value in values):
         return pa.string()
-    kind = infer(pa.array(values, pa.string()))
+    kind = infer(pa.array(values, pa.string()), form)
     return kind if pa.types.is_timestamp(kind) else pa.string()
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: list[Any], kind: pa.DataType, form: str | None) -> pa.Array:
     if pa.types.is_map(kind):
         pairs = [list(value.items()) if isinstance(value, dict) else value for value in values]
         return _checked(pairs, kind)
     if pa.types.is_timestamp(kind):
         numbers = any(isinstance(value, (int, float)) for value in values)
-        return cast(_checked(values, pa.int64() if numbers else pa.string()), kind)
+        return cast_with_times(_checked(values, pa.int64() if numbers else pa.string()), kind, form)
     if kind == pa.string():
         return _checked([str(value) if _is_whole(value) else value for value in values], kind)
     if is_list(kind) and kind.value_type == pa.string():

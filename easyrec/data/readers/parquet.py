@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from easyrec.data.column_types import DICTIONARY, CastError, cast, is_text, normal
+from easyrec.config.data import ParquetReader
+from easyrec.data.column_types import DICTIONARY, CastError, is_text, normal
 from easyrec.data.files import DataFile, format_of
 from easyrec.data.readers.base import BATCH_ROWS, Faults, Reader
+from easyrec.data.readers.times import cast_with_times, time_hint
 from easyrec.errors import DataError, SchemaError
 
 _SMALL_DICTIONARY = 64 * 1024
@@ -23,6 +25,7 @@ class ParquetSource(Reader):
     """Reads Parquet files. A string column whose stored dictionary is small is read as a dictionary."""
 
     random_access: ClassVar[bool] = True
+    config: ParquetReader
 
     def __init__(self, config: Any, declared: Mapping[str, pa.DataType], faults: Faults) -> None:
         super().__init__(config, declared, faults)
@@ -72,9 +75,26 @@ class ParquetSource(Reader):
             with self._open(file, encoded) as parquet:
                 chosen = list(range(parquet.num_row_groups) if groups is None else groups)
                 for batch in parquet.iter_batches(batch_rows, row_groups=chosen, columns=present):
-                    yield _conform(file, batch, wanted)
+                    yield self._conform(file, batch, wanted)
         except (pa.ArrowException, OSError, EOFError) as error:
             raise DataError(f"{file.name} is damaged: {_first_line(error)}") from error
+
+    def _conform(self, file: DataFile, batch: pa.RecordBatch, wanted: Sequence[pa.Field]) -> pa.Table:
+        arrays = []
+        for column in wanted:
+            index = batch.schema.get_field_index(column.name)
+            if index < 0:
+                arrays.append(pa.nulls(batch.num_rows, column.type))
+                continue
+            try:
+                arrays.append(cast_with_times(batch.column(index), column.type, self.config.time_format))
+            except CastError as error:
+                advice = f". State the type it has under `columns:`, such as `{column.name}: string`"
+                raise SchemaError(
+                    f"{file.name}: column {column.name!r} holds {error.value!r}, which is not read as {column.type}"
+                    f"{time_hint(column.type, error.value) or advice}"
+                ) from error
+        return pa.table(arrays, schema=pa.schema(wanted))
 
     def _open(self, file: DataFile, encoded: Sequence[str] = ()) -> pq.ParquetFile:
         metadata = self._footers.get(file.location)
@@ -116,23 +136,6 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     if not chunk.has_dictionary_page or chunk.dictionary_page_offset is None:
         return False
     return 0 < chunk.data_page_offset - chunk.dictionary_page_offset <= _SMALL_DICTIONARY
-
-
-def _conform(file: DataFile, batch: pa.RecordBatch, wanted: Sequence[pa.Field]) -> pa.Table:
-    arrays = []
-    for column in wanted:
-        index = batch.schema.get_field_index(column.name)
-        if index < 0:
-            arrays.append(pa.nulls(batch.num_rows, column.type))
-            continue
-        try:
-            arrays.append(cast(batch.column(index), column.type))
-        except CastError as error:
-            raise SchemaError(
-                f"{file.name}: column {column.name!r} holds {error.value!r}, which is not read as {column.type}. "
-                f"State the type it has under `columns:`, such as `{column.name}: string`"
-            ) from error
-    return pa.table(arrays, schema=pa.schema(wanted))
 
 
 def _not_parquet(file: DataFile, error: Exception) -> str:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from easyrec.data.column_types import CastError, cast, is_list, parse_time, unify
 from easyrec.data.files import DataFile
-from easyrec.data.readers.times import fits_form, read_times
+from easyrec.data.readers.times import fits_form, read_times, without_blanks
 from easyrec.errors import DataError
 
 DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -160,7 +160,7 @@ def from_text(texts: pa.Array, target: pa.DataType, time_format: str | None = No
     """
     if pa.types.is_string(target):
         return texts
-    texts = _without_blanks(texts)
+    texts = without_blanks(texts)
     if is_list(target):
         return _lists_from_text(texts, target)
     if pa.types.is_timestamp(target) and time_format is not None:
@@ -171,11 +171,6 @@ def from_text(texts: pa.Array, target: pa.DataType, time_format: str | None = No
         if not (pa.types.is_integer(target) or pa.types.is_floating(target)):
             raise
         return cast(_true_as_one(texts), target)
-
-
-def _without_blanks(texts: pa.Array) -> pa.Array:
-    blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
-    return pc.if_else(blank, pa.scalar(None, pa.string()), texts) if pc.any(blank).as_py() else texts
 
 
 def _true_as_one(texts: pa.Array) -> pa.Array:
@@ -190,7 +185,7 @@ def fits(texts: pa.Array, target: pa.DataType, time_format: str | None = None) -
     """Cells of text as an inferred type, or None when one does not fit or would lose characters."""
     if pa.types.is_string(target):
         return texts
-    texts = _without_blanks(texts)
+    texts = without_blanks(texts)
     values = pc.drop_null(texts) if texts.null_count else texts
     if len(values) == 0:
         return pa.nulls(len(texts), target)

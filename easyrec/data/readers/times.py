@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from easyrec.data.column_types import CastError, parse_time
+from easyrec.data.column_types import CastError, cast, is_text, parse_time
 
 _DATES = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
 _SHORT_DATES = ("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y")
@@ -41,6 +41,28 @@ def read_times(texts: pa.Array, form: str | None) -> pa.Array:
         raise CastError(texts[row].as_py(), row, target) from error
 
 
+def cast_with_times(
+    array: pa.Array | pa.ChunkedArray, target: pa.DataType, form: str | None
+) -> pa.Array | pa.ChunkedArray:
+    """A column as another type; text becomes times by the form stated, or by ISO 8601.
+
+    Raises:
+        CastError: A value does not fit; it names the first.
+    """
+    if not pa.types.is_timestamp(target) or not is_text(array.type):
+        return cast(array, target)
+    texts = cast(array, pa.string())
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    return cast(read_times(without_blanks(texts), form), target)
+
+
+def without_blanks(texts: pa.Array) -> pa.Array:
+    """Cells of text with those missing that hold spaces only."""
+    blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+    return pc.if_else(blank, pa.scalar(None, pa.string()), texts) if pc.any(blank).as_py() else texts
+
+
 def fits_form(texts: pa.Array, form: str) -> bool:
     """Whether all texts, and at least one, are times in a form."""
     found = _parse(texts, form)
@@ -55,6 +77,12 @@ def guess_form(texts: Sequence[str | None]) -> str | None:
     return next(
         (form for form in FORMS if fits_form(values.slice(0, 1), form) and fits_form(values, form)), None
     )
+
+
+def time_hint(kind: pa.DataType, value: object) -> str:
+    """What to write where a text is a time in another form than ISO 8601."""
+    form = guess_form([value]) if pa.types.is_timestamp(kind) and isinstance(value, str) else None
+    return "" if form is None else f"; if that is a time, say how it is written: `options: {{time_format: \"{form}\"}}`"
 
 
 def _parse(texts: pa.Array, form: str) -> pa.Array:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -287,32 +288,39 @@ def test_numbers_alone_get_a_model_that_takes_them(propose: Propose, tmp_path: P
     assert 500 < steps < 2000
 
 
-@pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d %b %Y"])
-def test_how_times_are_written_is_found_out(propose: Propose, tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d %b %Y", "%Y-%m-%d"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_how_times_are_written_is_found_out(propose: Propose, tmp_path: Path, form: str, suffix: str) -> None:
     random = np.random.default_rng(9)
     moments = [datetime(2024, 1 + day % 12, 1 + day % 28) for day in random.integers(0, 300, 400)]
     users, items = random.integers(0, 30, 400), random.integers(0, 40, 400)
-    rows = [
-        f"{user};{item};{moment:{form}};{user % 2}"
-        for user, item, moment in zip(users, items, moments, strict=True)
-    ]
-    (tmp_path / "rows.csv").write_text("\n".join(["user;item;time;clicked", *rows]))
-    config, _ = propose(tmp_path / "rows.csv")
-    assert config.data.train.options["time_format"] == form
+    frame = pd.DataFrame(
+        {"user": users, "item": items, "time": [f"{one:{form}}" for one in moments], "clicked": users % 2}
+    )
+    path = tmp_path / f"rows.{suffix}"
+    if suffix == "csv":
+        frame.to_csv(path, index=False, sep=";")
+    elif suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    config, _ = propose(path)
+    assert config.data.train.options.get("time_format") == (None if form == "%Y-%m-%d" else form)
     assert config.data.keys.time == "time"
     dataset = open_dataset(config)
     chunks = dataset.bind(resolve(config, dataset.columns)).train.chunks()
     assert {moment for chunk in chunks for moment in chunk["time"].to_pylist()} <= set(moments)
 
 
-@pytest.mark.parametrize("form", ["%m/%d/%Y %H:%M", "%d.%m.%Y", "%d-%m-%y"])
-def test_dates_in_a_form_that_is_not_read_are_no_feature(propose: Propose, tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("forms", [("%m/%d/%Y", "%d/%m/%Y"), ("%d.%m.%Y", "%d.%m.%y")])
+def test_dates_in_two_forms_are_no_feature(propose: Propose, tmp_path: Path, forms: tuple[str, str]) -> None:
     random = np.random.default_rng(9)
     table = {
         "user": random.integers(0, 30, 400),
         "item": random.integers(0, 40, 400),
         "time": [
-            f"{datetime(2024, 1 + day % 12, 1 + day % 28):{form}}" for day in random.integers(0, 300, 400)
+            f"{datetime(2024, 1 + day % 12, 1 + day % 28):{forms[day % 2]}}"
+            for day in random.integers(0, 300, 400)
         ],
         "clicked": random.integers(0, 2, 400),
     }

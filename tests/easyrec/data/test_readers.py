@@ -59,6 +59,12 @@ def as_csv(table: pa.Table, **options: Any) -> str:
     return table.to_pandas(types_mapper=pd.ArrowDtype).to_csv(index=False, **options)
 
 
+def as_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
 def as_json(table: pa.Table) -> str:
     rows = [{key: value for key, value in row.items() if value is not None} for row in table.to_pylist()]
     return "\n".join(json.dumps(row, default=str) for row in rows)
@@ -449,6 +455,21 @@ def test_times_are_read_as_they_are_said_to_be_written(open_file: Callable[..., 
         open_file(content, columns={"at": "timestamp"})
     with pytest.raises(ConfigError, match="does not say where year, month and day are"):
         open_file(content, options={"time_format": "%H:%M"})
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize("form", ["%d.%m.%Y %H:%M", None])
+def test_times_in_text_are_read_in_every_format(open_file: Callable[..., Source], suffix: str, form: str | None) -> None:
+    moments = [datetime.datetime(2024, 12, 31, 18, 30), None, datetime.datetime(2024, 1, 2, 0, 5)]
+    texts = ["" if moment is None else moment.strftime(form or "%Y-%m-%d %H:%M:%S") for moment in moments]
+    table = pa.table({"at": texts, "n": [1, 2, 3]})
+    content = as_json(table).encode() if suffix == "jsonl" else as_parquet(table)
+    options = {} if form is None else {"time_format": form}
+    source = open_file(content, f"data.{suffix}", options=options, columns={"at": "timestamp"})
+    assert plain(source) == [{"at": moment, "n": n} for n, moment in enumerate(moments, start=1)]
+    if form is not None:
+        with pytest.raises(SchemaError, match=r"'31.12.2024 18:30'.*say how it is written: `options: {time_format: "):
+            open_file(content, f"data.{suffix}", columns={"at": "timestamp"}).read_all()
 
 
 def test_declared_types_are_kept_and_checked(open_file: Callable[..., Source]) -> None:
