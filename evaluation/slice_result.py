@@ -123,7 +123,8 @@ class SliceResult:
         ]
         gaps = [
             f"Gap between the slices of {column}: {number(gap.value)} {metric_title(self.metric)} "
-            f"({percent(self.level)} interval {interval_text(gap)})."
+            f"({percent(self.level)} interval {interval_text(gap)})"
+            f"{', no more than chance may make of slices that are alike' if gap.low == 0 else ''}."
             for column, gap in self.gaps.items()
         ]
         return [*(found or ["No slice differs from all rows beyond chance."]), *gaps]

@@ -31,6 +31,7 @@ from evaluation.uncertainty import (
 _MISSING = "missing"
 _OTHER = "all others"
 _MOST_VALUES = 20
+_TWO = 2
 _MAIN_METRIC = {"binary": "auc", "regression": "rmse", "multiclass": "accuracy"}
 
 
@@ -228,13 +229,18 @@ def _quantiles(numbers: FloatArray, parts: int, written: Callable[[float], str])
     known = numbers[~np.isnan(numbers)]
     if not len(known):
         return {}
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, parts + 1)))
-    if len(edges) == 1:
-        return {written(edges[0]): numbers == edges[0]}
-    found = {}
+    cuts = np.quantile(known, np.linspace(0, 1, parts + 1))
+    edges = np.unique(cuts)
+    # A value that fills a whole part, such as 0 in a column of counts, is a slice of its own.
+    own = {float(value) for value in edges if (cuts == value).sum() > 1}
+    found = {written(value): numbers == value for value in own if value == edges[0]}
     for place, (low, high) in enumerate(pairwise(edges.tolist())):
-        below = numbers <= high if place == len(edges) - 2 else numbers < high
-        found[f"{written(low)} to {written(high)}"] = (numbers >= low) & below
+        above = numbers > low if low in own else numbers >= low
+        below = numbers <= high if place == len(edges) - 2 and high not in own else numbers < high
+        if (above & below).any():
+            found[f"{'above ' if low in own else ''}{written(low)} to {written(high)}"] = above & below
+        if high in own:
+            found[written(high)] = numbers == high
     return found
 
 
@@ -249,28 +255,36 @@ def gaps_of_columns(
 ) -> dict[str, Estimate]:
     """Largest minus smallest value among the slices of each column.
 
+    The largest of several noisy values is too large and the smallest too small, so slices that are alike show a gap
+    too. The interval allows for that: it is as wide on either side as the spread of the slices' own errors is at most,
+    in a share `level` of the resamples (the simultaneous interval of all pairs; Tukey, 1953, with a bootstrap in place
+    of the studentised range). It starts at 0 unless some pair of slices differs beyond chance.
+
     Args:
         drawn: (value, draws [resamples]) by column and slice.
         level: Confidence level.
         n_units: Number of units.
 
     Returns:
-        Estimates by column; a gap is never negative, so its draws are centred.
+        Estimates by column that has at least two slices with a value.
     """
     gaps = {}
     for column in dict.fromkeys(name for name, _ in drawn):
-        values = np.array([value for (name, _), (value, _) in drawn.items() if name == column])
-        draws = np.stack([one for (name, _), (_, one) in drawn.items() if name == column])
-        defined = ~np.isnan(values)
-        if defined.sum() < 2:
+        pairs = [
+            (value, draws)
+            for (name, _), (value, draws) in drawn.items()
+            if name == column and not np.isnan(value)
+        ]
+        if len(pairs) < _TWO:
             continue
-        spread = draws[defined].max(axis=0) - draws[defined].min(axis=0)
-        gaps[column] = estimate_from_draws(
-            float(np.ptp(values[defined])),
-            spread,
-            level=level,
-            n=n_units,
-            undefined="a slice is empty",
-            is_biased=True,
-        )
+        values = np.array([value for value, _ in pairs])
+        errors = np.stack([draws for _, draws in pairs]) - values[:, None]
+        spread = errors.max(axis=0) - errors.min(axis=0)  # nan where a slice has no value in a resample
+        known = spread[~np.isnan(spread)]
+        gap = float(np.ptp(values))
+        if 2 * len(known) < len(spread) or not len(known):
+            gaps[column] = Estimate(gap, level=level, n=n_units, note="in most resamples a slice is empty")
+            continue
+        margin = float(np.quantile(known, level))
+        gaps[column] = Estimate(gap, max(gap - margin, 0.0), gap + margin, level, n_units)
     return gaps

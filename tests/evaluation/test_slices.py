@@ -126,3 +126,45 @@ def test_dates_are_cut_and_written_as_dates() -> None:
     assert "to 2024-01-10" in second
     assert parts["missing"].sum() == 1
     assert sum(rows.sum() for rows in parts.values()) == 10
+
+
+def test_the_gap_of_slices_that_are_alike_is_seldom_called_more_than_chance() -> None:
+    called = 0
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        score = generator.random(400)
+        table = {
+            "label": (generator.random(400) < score).astype(int),
+            "score": score,
+            "group": generator.integers(0, 5, 400),
+        }
+        gap = evaluate_slices(table, ["group"], resamples=100, seed=seed).gaps["group"]
+        called += gap.low > 0
+        assert gap.low <= gap.value <= gap.high
+    assert called <= 9  # 3 expected; 9 or more in one case of a thousand
+
+
+def test_the_gap_of_two_slices_is_their_difference_with_its_interval(table: pd.DataFrame) -> None:
+    two = table[table["country"] != "b"]
+    result = evaluate_slices(two, ["country"], user="user")
+    gap = result.gaps["country"]
+    halves = [two[two["country"] == name] for name in ("a", "c")]
+    difference = np.subtract(*(sk.roc_auc_score(half["label"], half["score"]) for half in halves))
+    variance = sum(  # Hanley and McNeil, 1982: an interval from a formula, for the width only
+        auc * (1 - auc) / min(half["label"].sum(), (1 - half["label"]).sum())
+        for half in halves
+        if (auc := sk.roc_auc_score(half["label"], half["score"]))
+    )
+    assert gap.value == pytest.approx(difference)
+    assert gap.high - gap.value == pytest.approx(gap.value - gap.low)
+    assert gap.high - gap.value == pytest.approx(1.96 * math.sqrt(variance), rel=0.4)
+
+
+def test_a_value_that_fills_a_part_is_a_slice_of_its_own() -> None:
+    found = slices_of(np.array([0.0] * 70 + list(range(1, 31))), "orders", 4)
+    assert int(found["0"].sum()) == 70
+    assert all(name.startswith("above 0 to") or rows[70:].any() for name, rows in found.items() if name != "0")
+    assert np.stack(list(found.values())).sum(axis=0).tolist() == [1] * 100
+    top = slices_of(np.array([1.0, 2.0, 3.0] + [9.0] * 9), "stars", 4)
+    assert int(top["9"].sum()) == 9
+    assert np.stack(list(top.values())).sum(axis=0).tolist() == [1] * 12
