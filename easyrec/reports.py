@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
+from easyrec.data.bound import BoundDataset
+from easyrec.features.encoder import Encoder
 from easyrec.offline import MODEL, flat_metrics
 from easyrec.offline.leakage import look_for_leakage
 from easyrec.preparation import Prepared
@@ -52,21 +55,109 @@ class Measured:
 
 
 def write_reports(
-    prepared: Prepared, result: TrainingResult, measured: Measured, examples: Sequence[Example] = ()
-) -> None:
-    """Writes the run report (`run.json`) and the evaluation report (`report/`), with example recommendations."""
+    prepared: Prepared,
+    result: TrainingResult,
+    measured: Measured,
+    examples: Callable[[], Sequence[Example]] = tuple,
+) -> tuple[str, ...]:
+    """Writes the run report (`run.json`) and the evaluation report (`report/`).
+
+    The run is finished by then and its bundle written, so a part of the report that cannot be made is left out, and
+    said to be.
+
+    Args:
+        prepared: The data and the features.
+        result: What training did.
+        measured: What the model reaches.
+        examples: Makes example recommendations.
+
+    Returns:
+        What was left out and why, one sentence each.
+    """
     run, encoder = prepared.run, prepared.encoder
     coverage = encoder.coverage()
+    warnings = [*notes_of(prepared), *measured.notes]
     report = run_report(
         result,
         prepared.data.report.as_dict(),
         coverage,
         metrics=measured.metrics,
-        warnings=[*notes_of(prepared), *measured.notes],
+        warnings=warnings,
     )
     write_run_report(run.summary_path, report)
-    leakage = look_for_leakage(prepared.config, prepared.data, encoder)
-    write_evaluation_report(run, prepared.config, measured, coverage, examples=examples, leakage=leakage)
+    left_out: list[str] = []
+    leakage = _part(
+        "signs of leakage", lambda: look_for_leakage(prepared.config, prepared.data, encoder), left_out
+    )
+    write_evaluation_report(
+        run,
+        prepared.config,
+        measured,
+        coverage,
+        examples=_part("example recommendations", examples, left_out) or (),
+        leakage=leakage,
+        notes=[*warnings, *left_out],
+    )
+    return tuple(left_out)
+
+
+def evaluation_report_of(
+    run: RunFolder,
+    config: PipelineConfig,
+    data: BoundDataset,
+    encoder: Encoder,
+    measured: Measured,
+    *,
+    other_rows: Sequence[str] = (),
+    folder: Path | None = None,
+    examples: Callable[[], Sequence[Example]] = tuple,
+) -> tuple[Path, tuple[str, ...]]:
+    """Writes the evaluation report of a bundle that was measured after its training.
+
+    Args:
+        run: The run.
+        config: Its configuration, with the evaluation rows that were judged.
+        data: The rows.
+        encoder: The features.
+        measured: What the model reaches.
+        other_rows: Paths of the evaluation rows where they are not the run's own: what the run knows of its own rows
+            does not hold for them, and is found out anew.
+        folder: Where to write; `report/` of the run unless given.
+        examples: Makes example recommendations.
+
+    Returns:
+        The HTML page, and what was left out and why.
+    """
+    left_out: list[str] = []
+    own = None if other_rows else _earlier_leakage(run)
+    leakage = own or _part("signs of leakage", lambda: look_for_leakage(config, data, encoder), left_out)
+    command = ["easyrec", "evaluate", str(run.directory)]
+    for path in other_rows:
+        command += ["--data", path]
+    page = write_evaluation_report(
+        run,
+        config,
+        measured,
+        folder=folder,
+        examples=_part("example recommendations", examples, left_out) or (),
+        leakage=leakage,
+        judged=data.report.as_dict() if other_rows else None,
+        command=shlex.join([*command, *(["--report", str(folder)] if folder is not None else [])]),
+        notes=[*measured.notes, *left_out],
+    )
+    return page, tuple(left_out)
+
+
+Part = TypeVar("Part")
+
+
+def _part(name: str, make: Callable[[], Part], left_out: list[str]) -> Part | None:
+    """A part of a report; None, and a line in `left_out`, where it cannot be made."""
+    try:
+        return make()
+    except Exception as error:  # whatever it is, the run and the rest of its report are more than this part
+        left_out.append(f"the report is without {name}: {error or type(error).__name__}")
+        return None
 
 
 def write_evaluation_report(
@@ -78,6 +169,9 @@ def write_evaluation_report(
     examples: Sequence[Example] = (),
     model: str = MODEL,
     leakage: LeakageReport | None = None,
+    judged: Mapping[str, Any] | None = None,
+    command: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Path:
     """Writes the evaluation report of a run.
 
@@ -89,22 +183,29 @@ def write_evaluation_report(
         folder: Where to write; `report/` of the run unless given.
         examples: Example recommendations.
         model: Which model of `measured.ranking` the report is about.
-        leakage: Signs of leakage; as the run's report has them unless given.
+        leakage: Signs of leakage; as the run's report has them of its own rows unless given.
+        judged: What was read of the evaluation rows, where they are not the run's own.
+        command: What makes the report again; by default training from the run's configuration into a folder beside it.
+        notes: What a reader should know.
 
     Returns:
         The HTML page.
     """
     summary = run.summary()
     training = summary.get("training", {})
+    data = dict(summary.get("data", {}))
+    if judged is not None:
+        data["eval"] = judged.get("eval") or {}
     facts = {
         "model": config.model.type,
-        "training rows": summary.get("data", {}).get("train", {}).get("rows_used"),
-        "evaluation rows": summary.get("data", {}).get("eval", {}).get("rows_used"),
+        "training rows": data.get("train", {}).get("rows_used"),
+        "evaluation rows": data.get("eval", {}).get("rows_used"),
         "epochs": training.get("epochs"),
         "examples per second": _rounded(training.get("examples_per_second")),
         "training seconds": _rounded(training.get("seconds")),
     }
-    explained = _report_in(run.directory / EXPLANATION)
+    explained = _report_in(run.directory / EXPLANATION) if judged is None else {}
+    again = ["easyrec", "train", str(run.config_path), "--run", f"{run.directory}-again"]
     paths = write_report(
         folder or run.report,
         title=config.name,
@@ -117,11 +218,12 @@ def write_evaluation_report(
         examples=examples,
         config_text=resolved_yaml(config),
         versions=versions(),
-        data=_data_facts(summary.get("data", {})),
-        leakage=leakage if leakage is not None else _earlier_leakage(run),
+        data=_data_facts(data),
+        leakage=leakage if leakage is not None or judged is not None else _earlier_leakage(run),
         importance=[ImportanceResult.from_dict(one) for one in explained.get("importance", ())],
         attributions=[Attribution(**one) for one in explained.get("attributions", ())],
-        command=f"easyrec train {run.config_path}",
+        command=command or shlex.join(again),
+        notes=notes,
     )
     return paths.html
 

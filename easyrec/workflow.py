@@ -12,7 +12,7 @@ Each step can be called alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from easyrec.offline import (
     OfflineEvaluation,
 )
 from easyrec.preparation import ConfigSource, Prepared, Tell, prepare
-from easyrec.reports import Measured, notes_of, write_evaluation_report, write_reports
+from easyrec.reports import Measured, evaluation_report_of, notes_of, write_reports
 from easyrec.run import RunFolder, open_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
@@ -155,9 +155,12 @@ def train(
     measured = measure(prepared)
     tell("writing the bundle")
     export(prepared, measured.metrics)
-    write_reports(prepared, result, measured, _examples(prepared))
+    left_out = write_reports(prepared, result, measured, lambda: _examples(prepared))
     return Run(
-        prepared.run, result, measured, (*notes_of(prepared), *measured.notes, *_few_steps(result, prepared))
+        prepared.run,
+        result,
+        measured,
+        (*notes_of(prepared), *measured.notes, *_few_steps(result, prepared), *left_out),
     )
 
 
@@ -243,15 +246,25 @@ def evaluate_run(
             f"{folder.directory} has no evaluation rows: give them with --data, or `data.eval` when training"
         )
     tell("measuring")
-    offline = OfflineEvaluation(config, rows, Encoder.load(config, folder.features))
+    encoder = Encoder.load(config, folder.features)
+    offline = OfflineEvaluation(config, rows, encoder)
     ranker = bundle.catalogue.ranker if offline.ranks and bundle.runtime.has("score") else None
     measured = Measured(
         offline.rows(lambda table: bundle.runtime.predict(table), intervals=True),
         None if ranker is None else offline.ranking({MODEL: ranker}, intervals=True),
         offline.notes,
     )
-    examples = recommendation_examples(bundle)
-    return measured, write_evaluation_report(folder, config, measured, folder=report, examples=examples)
+    page, left_out = evaluation_report_of(
+        folder,
+        config,
+        rows,
+        encoder,
+        measured,
+        other_rows=data or (),
+        folder=report,
+        examples=lambda: recommendation_examples(bundle),
+    )
+    return replace(measured, notes=(*measured.notes, *left_out)), page
 
 
 # Parts.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from evaluation.ranking_result import RankingResult
     from evaluation.ranking_slices import rank_slices
     from evaluation.rates import rate_baselines
-    from evaluation.report import Example, RecommendedItem, ReportPaths, write_report
+    from evaluation.report import Example, RecommendedItem, ReportPaths, add_explanations, write_report
     from evaluation.results import BaselineResult, EvaluationResult, TaskResult
     from evaluation.side_by_side import Leaderboard, leaderboard
     from evaluation.slice_result import Slice, SliceResult
@@ -88,6 +88,7 @@ __all__ = [
     "TaskColumns",
     "TaskResult",
     "accuracy",
+    "add_explanations",
     "auc",
     "best_decisions",
     "best_f1",
@@ -239,6 +240,7 @@ _NAMES_OF = {
         "Example",
         "RecommendedItem",
         "ReportPaths",
+        "add_explanations",
         "write_report",
     ),
     "results": (

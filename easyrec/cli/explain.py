@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -37,9 +38,10 @@ def explain(
     from easyrec.reports import EXPLANATION
     from easyrec.run import open_run
     from easyrec.versions import versions
-    from evaluation import write_report
+    from evaluation import add_explanations, write_report
 
     console = messages()
+    folder = open_run(run)
     found = explain_run(
         run,
         task=task,
@@ -52,16 +54,43 @@ def explain(
     )
     paths = write_report(
         report or run / EXPLANATION,
-        title=f"{open_run(run).config().name}: what predictions come from",
+        title=f"{folder.config().name}: what predictions come from",
         importance=[found.importance] if found.importance else None,
         attributions=found.attributions,
         summary={"rows": found.rows},
         versions=versions(),
-        command=f"easyrec explain {run}",
+        command=_command(run, task, metric, data, rows, examples, repeats, report),
     )
+    if report is None and data is None:  # it is about the rows that the run's own report is about
+        add_explanations(
+            folder.report,
+            importance=[found.importance] if found.importance else (),
+            attributions=found.attributions,
+        )
     out = output()
     for part in (found.importance, *found.attributions):
         if part is not None:
             out.print(str(part), markup=False)
             out.print()
     out.print(f"report  {paths.html}", markup=False)
+
+
+def _command(
+    run: Path,
+    task: str | None,
+    metric: str | None,
+    data: list[str] | None,
+    rows: int,
+    examples: int,
+    repeats: int,
+    report: Path | None,
+) -> str:
+    """The command that makes the same explanation."""
+    named = {"--task": task, "--metric": metric, "--report": report}
+    parts = ["easyrec", "explain", str(run)]
+    for name, value in named.items():
+        parts += [name, str(value)] if value is not None else []
+    for path in data or ():
+        parts += ["--data", path]
+    parts += ["--rows", str(rows), "--examples", str(examples), "--repeats", str(repeats)]
+    return shlex.join(parts)

@@ -84,6 +84,7 @@ def run_demo(
         Measured(ranker.measured.rows, ranking),
         examples=examples,
         model=FUNNEL,
+        command="easyrec demo",
     )
     return DemoResult(retriever, ranker, ranking, examples, page)
 

@@ -22,6 +22,9 @@ from evaluation.results import EvaluationResult, TaskResult
 from evaluation.slice_result import SliceResult
 
 SCHEMA = "easyrec.report/1"
+EXPLANATIONS_START = "<!-- explanations -->"
+EXPLANATIONS_END = "<!-- end of explanations -->"
+"""Between these marks HTML and Markdown hold what predictions come from, so that it can be added later."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Report:
         importance: Permutation importance by task.
         attributions: Predictions taken apart.
         data: Facts of each part of the data, e.g. ``{"training": {"rows": 100}, "evaluation": {"rows": 20}}``.
+        notes: What a reader should know: what was left out, and why something is missing.
     """
 
     title: str
@@ -100,6 +104,7 @@ class Report:
     importance: Sequence[ImportanceResult] = ()
     attributions: Sequence[Attribution] = ()
     data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def verdicts(self) -> list[str]:
         """What the numbers say, in plain words, one sentence each."""
@@ -122,7 +127,7 @@ class Report:
             `EvaluationResult.to_dict` or None, "ranking": see `RankingResult.to_dict` or None, "training_log": [..],
             "coverage": [..], "examples": [{"user", "history", "recommended": [{"title", "score", "relevant",
             "note"}]}], "config", "versions": {..}, "command", "slices": [..], "leakage": {..} or None, "importance":
-            [..], "attributions": [..], "data": {part: {..}}}``; ``report.schema.json`` beside this module has it all.
+            [..], "attributions": [..], "data": {part: {..}}, "notes": [..]}``; ``report.schema.json`` beside this module has it all.
         """
         return {
             "schema": SCHEMA,
@@ -150,6 +155,7 @@ class Report:
             "importance": [jsonable(one.to_dict()) for one in self.importance],
             "attributions": [jsonable(one.to_dict()) for one in self.attributions],
             "data": jsonable(self.data),
+            "notes": list(self.notes),
         }
 
 

@@ -77,15 +77,20 @@ class Plot:
 
 
 class PlotMaker:
-    """Draws figures for one page and gives each a name of its own."""
+    """Draws figures for one page and gives each a name of its own.
 
-    def __init__(self) -> None:
+    Args:
+        prefix: Begins the names; another for each maker of a page.
+    """
+
+    def __init__(self, prefix: str = "plot") -> None:
+        self._prefix = prefix
         self._count = 0
 
     def __call__(self, title: str, figure: Figure, caption: str = "") -> Plot:
         """Draw one figure."""
         self._count += 1
-        return Plot(title, inline_svg(figure, f"plot{self._count}", title), caption)
+        return Plot(title, inline_svg(figure, f"{self._prefix}{self._count}", title), caption)
 
 
 def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from evaluation.render import TextTable, metric_title
 from evaluation.report import layout
-from evaluation.report.content import Report
+from evaluation.report.content import EXPLANATIONS_END, EXPLANATIONS_START, Report
 
 
 def to_markdown(report: Report) -> str:
@@ -10,16 +10,15 @@ def to_markdown(report: Report) -> str:
     parts = [f"# {report.title}", *(f"**{verdict}**" for verdict in report.verdicts())]
     if report.summary:
         parts.append("\n".join(f"- {name}: {value}" for name, value in layout.facts(report.summary)))
+    parts += report.notes
     if report.ranking:
         parts += ["## Recommendations", report.ranking.to_markdown().strip()]
     if report.evaluation:
         parts += ["## Predictions", report.evaluation.to_markdown().strip()]
     for one in report.slices:
         parts += [f"## {metric_title(one.metric)} of {one.task} by slice", one.to_markdown().strip()]
-    for importance in report.importance:
-        parts += [f"## What predictions of {importance.task} come from", importance.to_markdown().strip()]
-    for attribution in report.attributions:
-        parts += [f"### {attribution.row}", attribution.table().to_markdown()]
+    if report.evaluation or report.ranking or report.importance or report.attributions:
+        parts.append(explanations_markdown(report))
     if report.data:
         parts += ["## Data", _text_table(layout.data_table(report.data)).to_markdown()]
     if report.leakage:
@@ -29,6 +28,16 @@ def to_markdown(report: Report) -> str:
     parts += _examples(report)
     parts += _reproduce(report)
     return "\n\n".join(parts) + "\n"
+
+
+def explanations_markdown(report: Report) -> str:
+    """What predictions come from, between marks that do not show: nothing but the marks where it is not known."""
+    parts = []
+    for importance in report.importance:
+        parts += [f"## What predictions of {importance.task} come from", importance.to_markdown().strip()]
+    for attribution in report.attributions:
+        parts += [f"### {attribution.row}", attribution.table().to_markdown()]
+    return "\n\n".join([EXPLANATIONS_START, *parts, EXPLANATIONS_END])
 
 
 def _text_table(table: layout.Table) -> TextTable:

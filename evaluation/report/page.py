@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from markupsafe import Markup
+
 from evaluation.attribution import Attribution
 from evaluation.importance import ImportanceResult
 from evaluation.leakage import LeakageReport
@@ -10,7 +12,7 @@ from evaluation.plotting.theme import THEMED
 from evaluation.ranking_result import RankingResult
 from evaluation.render import metric_title, number
 from evaluation.report import layout
-from evaluation.report.content import Report
+from evaluation.report.content import EXPLANATIONS_END, EXPLANATIONS_START, Report
 from evaluation.report.layout import Plot, PlotMaker, plain_table
 from evaluation.results import EvaluationResult
 from evaluation.slice_result import SliceResult
@@ -26,14 +28,24 @@ def page(report: Report) -> dict[str, Any]:
         "ranking": _ranking(report.ranking, report.model, draw) if report.ranking else None,
         "evaluation": _evaluation(report.evaluation, draw) if report.evaluation else None,
         "slices": [_slices(one, draw) for one in report.slices],
-        "importance": [_importance(one, draw) for one in report.importance],
-        "attributions": [_attribution(one, draw) for one in report.attributions],
+        **explanations(report),
+        "explanations_start": Markup(EXPLANATIONS_START),
+        "explanations_end": Markup(EXPLANATIONS_END),
         "training": layout.training_plots(report.training_log, draw),
         "data": layout.data_table(report.data) if report.data else None,
         "leakage": _leakage(report.leakage) if report.leakage else None,
         "coverage": layout.coverage_table(report.coverage) if report.coverage else None,
         "examples": report.examples,
         "versions": [(str(name), str(version)) for name, version in report.versions.items()],
+    }
+
+
+def explanations(report: Report) -> dict[str, Any]:
+    """What predictions come from, with names of its own for its drawings: it may be added to a page later."""
+    draw = PlotMaker("explained")
+    return {
+        "importance": [_importance(one, draw) for one in report.importance],
+        "attributions": [_attribution(one, draw) for one in report.attributions],
     }
 
 

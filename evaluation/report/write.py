@@ -1,4 +1,4 @@
-"""Writing a report: `write_report` is the one function a caller needs."""
+"""Writing a report: `write_report` is the one function a caller needs; `add_explanations` adds to one later."""
 
 import json
 import os
@@ -13,9 +13,17 @@ from evaluation.errors import EvaluationError
 from evaluation.importance import ImportanceResult
 from evaluation.leakage import LeakageReport
 from evaluation.ranking_result import RankingResult
-from evaluation.report.content import Example, Report, coverage_rows, examples_of, main_model
-from evaluation.report.markdown import to_markdown
-from evaluation.report.page import page
+from evaluation.report.content import (
+    EXPLANATIONS_END,
+    EXPLANATIONS_START,
+    Example,
+    Report,
+    coverage_rows,
+    examples_of,
+    main_model,
+)
+from evaluation.report.markdown import explanations_markdown, to_markdown
+from evaluation.report.page import explanations, page
 from evaluation.results import EvaluationResult
 from evaluation.slice_result import SliceResult
 
@@ -47,6 +55,7 @@ def write_report(
     importance: Sequence[ImportanceResult] | None = None,
     attributions: Sequence[Attribution] | None = None,
     data: Mapping[str, Mapping[str, Any]] | None = None,
+    notes: Sequence[str] | None = None,
 ) -> ReportPaths:
     """Write ``report.json``, ``report.md`` and ``report.html``; whatever is not given is left out.
 
@@ -72,6 +81,7 @@ def write_report(
         importance: Results of `permutation_importance`.
         attributions: Predictions taken apart.
         data: Facts of each part of the data, e.g. ``{"training": {"rows": 100}, "evaluation": {"rows": 20}}``.
+        notes: What a reader should know: what was left out, and why something is missing.
 
     Returns:
         Paths of the three files.
@@ -97,13 +107,69 @@ def write_report(
         importance=importance or (),
         attributions=attributions or (),
         data=data or {},
+        notes=notes or (),
     )
+    return _write(
+        Path(directory),
+        {
+            "report.json": _json(report.to_dict()),
+            "report.md": to_markdown(report),
+            "report.html": to_html(report),
+        },
+    )
+
+
+def add_explanations(
+    directory: str | Path,
+    *,
+    importance: Sequence[ImportanceResult] = (),
+    attributions: Sequence[Attribution] = (),
+) -> ReportPaths | None:
+    """Put what predictions come from into a report that is already written; the rest of it stays as it is.
+
+    Args:
+        directory: Where the report is.
+        importance: Results of `permutation_importance`.
+        attributions: Predictions taken apart.
+
+    Returns:
+        Paths of the three files; None if there is no whole report there to add to.
+
+    Raises:
+        EvaluationError: A file cannot be written.
+    """
     folder = Path(directory)
-    texts = {
-        "report.json": json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-        "report.md": to_markdown(report),
-        "report.html": to_html(report),
+    files = {name: folder / name for name in ("report.json", "report.md", "report.html")}
+    if not all(path.is_file() for path in files.values()):
+        return None
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    content = json.loads(texts["report.json"])
+    report = Report("", importance=importance, attributions=attributions)
+    html = _environment().get_template("explanations.html.j2").render(explanations(report))
+    shown = {
+        "report.md": _between_marks(texts["report.md"], explanations_markdown(report)),
+        "report.html": _between_marks(
+            texts["report.html"], f"{EXPLANATIONS_START}\n{html}\n{EXPLANATIONS_END}"
+        ),
     }
+    if not all(shown.values()):
+        return None  # of an older version, which had no place for it
+    added = {name: report.to_dict()[name] for name in ("importance", "attributions")}
+    return _write(folder, {"report.json": _json({**content, **added}), **shown})
+
+
+def _between_marks(text: str, new: str) -> str:
+    """The text with what is between the marks of explanations replaced; empty if it has no marks."""
+    before, start, rest = text.partition(EXPLANATIONS_START)
+    _, end, after = rest.partition(EXPLANATIONS_END)
+    return f"{before}{new}{after}" if start and end else ""
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> ReportPaths:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -115,14 +181,17 @@ def write_report(
 
 def to_html(report: Report) -> str:
     """The report as one HTML page."""
-    environment = jinja2.Environment(
+    return _environment().get_template("report.html.j2").render(page(report))
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("evaluation.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(page(report))
 
 
 def _replace(path: Path, text: str) -> None:

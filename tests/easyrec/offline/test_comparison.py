@@ -1,4 +1,5 @@
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -115,3 +116,38 @@ def test_the_report_shows_baselines_data_and_leakage(two_runs):
     assert {"popularity", "recent_popularity", "co_occurrence", "last_item", "random"} <= set(
         report["ranking"]["models"]
     )
+
+
+def test_the_command_in_a_report_makes_it_again_even_if_a_part_fails(two_runs, capsys, monkeypatch):
+    def broken(*_):
+        raise TypeError("times of two kinds")
+
+    monkeypatch.setattr("easyrec.reports.look_for_leakage", broken)
+    report = json.loads((two_runs.poor / "report" / "report.json").read_text())
+    command = shlex.split(report["command"])
+    assert command[0] == "easyrec"
+    assert run(command[1:]) == 0
+    assert "the report is without signs of leakage: times of two kinds" in capsys.readouterr().err
+    folder = two_runs.poor.with_name("poor-again") / "report"
+    again = json.loads((folder / "report.json").read_text())
+    assert again["evaluation"]["tasks"]["liked"]["metrics"] == report["evaluation"]["tasks"]["liked"]["metrics"]
+    assert again["ranking"]["models"] == report["ranking"]["models"]
+    assert again["leakage"] is None
+    assert any("without signs of leakage" in note for note in again["notes"])
+    assert "without signs of leakage" in (folder / "report.html").read_text()
+
+
+def test_a_report_on_other_rows_is_about_those_rows(two_runs, tmp_path, capsys):
+    seen = pd.read_parquet(two_runs.data / "train.parquet")[:200]
+    seen.to_parquet(tmp_path / "seen.parquet")
+    other, folder = str(tmp_path / "seen.parquet"), str(tmp_path / "report")
+    assert run(["evaluate", str(two_runs.full), "--data", other, "--report", folder]) == 0
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["summary"]["evaluation rows"] == report["data"]["evaluation"]["rows used"] == 200
+    assert report["data"]["training"]["rows used"] == 1100
+    assert any(one["severity"] == "leak" and one["share"] == 1 for one in report["leakage"]["findings"])
+    assert report["verdicts"][0].startswith("Signs of leakage")
+    assert report["importance"] == []
+    assert shlex.split(report["command"])[1:] == [
+        "evaluate", str(two_runs.full), "--data", other, "--report", folder
+    ]  # fmt: skip

@@ -62,6 +62,24 @@ def test_the_report_of_a_run_shows_its_explanation(two_runs, capsys, tmp_path):
     assert report["leakage"]["checks"]
 
 
+def test_an_explanation_joins_the_report_that_is_there(two_runs, capsys):
+    before = {path.name: path.read_text() for path in (two_runs.poor / "report").iterdir()}
+    assert run(["explain", str(two_runs.poor), "--rows", "100", "--examples", "1", "--repeats", "2"]) == 0
+    after = {path.name: path.read_text() for path in (two_runs.poor / "report").iterdir()}
+    own = json.loads((two_runs.poor / "explanation" / "report.json").read_text())
+    content = json.loads(after["report.json"])
+    assert content["importance"] == own["importance"]
+    assert content["attributions"] == own["attributions"]
+    assert {**content, "importance": [], "attributions": []} == json.loads(before["report.json"])
+    for name in ("report.html", "report.md"):
+        assert "of AUC" not in before[name].partition("explanations -->")[2].partition("explanations -->")[0]
+        assert "of AUC" in after[name].partition("explanations -->")[2].partition("explanations -->")[0]
+        assert after[name].partition("<!-- explanations")[0] == before[name].partition("<!-- explanations")[0]
+    assert run(["explain", str(two_runs.poor), "--rows", "100", "--examples", "1", "--repeats", "2"]) == 0
+    assert (two_runs.poor / "report" / "report.md").read_text() == after["report.md"]
+    assert own["command"].endswith("--rows 100 --examples 1 --repeats 2")
+
+
 def test_wrong_requests_are_explained(two_runs, capsys):
     with pytest.raises(DataError, match="liked"):
         explain_run(two_runs.full, task="like")
