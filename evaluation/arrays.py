@@ -54,8 +54,14 @@ def _to_numbers(values: ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def _describe(array: npt.NDArray[Any]) -> str:
-    example = f" such as {array.flat[0]!r}" if array.size else ""
+    value = array.flat[0] if array.size else None
+    example = f" such as {_plain(value)!r}" if array.size else ""
     return f"{array.dtype} values{example} of shape {array.shape}"
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy value as Python writes it."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _refuse_non_finite(array: AnyFloatArray, name: str) -> None:

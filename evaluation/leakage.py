@@ -1,26 +1,23 @@
 """Signs that an evaluation flatters the model: rows that training saw, features that know the label or the future."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 
-from evaluation.arrays import floats
-from evaluation.errors import EvaluationError
-from evaluation.metrics.concordance import xauc_value
-from evaluation.metrics.rows import Rows
+from evaluation.comparable import clock, hashes
+from evaluation.errors import DataError, EvaluationError
 from evaluation.render import TextTable, number, percent
-from evaluation.tables import Column, Predictions, column_names, read_columns
+from evaluation.tables import Column, Predictions, column_names, nested_columns, read_columns
+from evaluation.telling_features import telling_features
 
 Severity: TypeAlias = Literal["leak", "suspicion", "note"]
 
-NEAR_PERFECT = 0.98
-"""A single feature that orders labels this well (AUC, either way round) is suspected of knowing the label."""
-
-_SAMPLE_ROWS = 200_000
+_FEW = 0.001
+"""A share of rows on both sides that is not called a leak."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +105,13 @@ def check_leakage(
 
     Args:
         train: Training rows: any table that `evaluate` reads.
-        evaluation: Evaluation rows with the same columns.
-        label: Column of labels, numbers.
+        evaluation: Evaluation rows with the same columns. Types may differ: 7, 7.0 and "7" are the same.
+        label: Column of labels: numbers, or a few classes of text.
         features: Columns the model reads; by default all columns of both but those named here.
         user: Column of users.
         item: Column of items; with `user` it is checked whether the same pair is on both sides.
         time: Column of times, when the label came to be; evaluation rows should not be earlier than training rows.
+            Times without a zone are taken as UTC.
         feature_times: For features that are computed from events, the column that says when the latest of them was:
             one later than `time` knows the future.
 
@@ -121,7 +119,8 @@ def check_leakage(
         The findings.
 
     Raises:
-        DataError: A column is missing, or `label` holds no numbers.
+        DataError: A column is missing, a table is empty, `label` has missing values or too many classes of text, or
+            `time` holds no times.
         EvaluationError: No features to check.
     """
     named = {name for name in (label, user, item, time, *(feature_times or {}).values()) if name is not None}
@@ -129,8 +128,14 @@ def check_leakage(
     chosen = list(features) if features is not None else [name for name in both if name not in named]
     if isinstance(features, str) or (features is not None and not chosen):
         raise EvaluationError(f"features must be a list of columns that is not empty, got {features!r}.")
-    columns = list(dict.fromkeys([*chosen, *sorted(named)]))
-    before, after = read_columns(train, columns), read_columns(evaluation, columns)
+    lists = {name for table in (train, evaluation) for name in nested_columns(table, chosen)}
+    chosen = [name for name in chosen if name not in lists]
+    ours = sorted({name for name in (label, user, item, time) if name is not None})
+    before = read_columns(train, list(dict.fromkeys([*chosen, *ours])))
+    after = read_columns(evaluation, list(dict.fromkeys([*chosen, *sorted(named)])))
+    for name, side in (("train", before), ("evaluation", after)):
+        if not len(side[label]):
+            raise DataError(f"The {name} table has no rows, so there is nothing to compare.")
     findings: list[Finding] = []
     checks = ["the same row on both sides"]
     findings += _same_rows(
@@ -145,40 +150,54 @@ def check_leakage(
         if feature_times:
             checks.append("features later than their row")
             findings += _future_features(after, time, feature_times)
-    checks.append(f"single features that order labels with an AUC of {NEAR_PERFECT} or more")
-    findings += _telling_features(after, chosen, label)
+    features_told, checked = telling_features(after, chosen, label)
+    checks.append(checked)
+    findings += [
+        Finding(
+            "suspicion",
+            "feature",
+            f"{feature!r} alone orders the labels almost perfectly (AUC {number(strength, 3)}): it may be made from the "
+            "label, or known only after it. Ask when its value is known.",
+            strength,
+        )
+        for feature, strength in features_told.items()
+    ]
+    if lists:
+        checks.append(f"not columns of lists ({', '.join(sorted(lists))})")
     rank = {"leak": 0, "suspicion": 1, "note": 2}
     return LeakageReport(tuple(sorted(findings, key=lambda one: rank[one.severity])), tuple(checks))
-
-
-def _hashes(columns: Mapping[str, Column], names: Sequence[str]) -> "pd.Series[Any]":
-    plain = {name: pd.Series(np.asarray(columns[name])) for name in names if np.ndim(columns[name]) == 1}
-    return pd.util.hash_pandas_object(pd.DataFrame(plain), index=False)
 
 
 def _same_rows(
     before: Mapping[str, Column], after: Mapping[str, Column], names: Sequence[str]
 ) -> list[Finding]:
-    again = np.isin(_hashes(after, names).to_numpy(), _hashes(before, names).to_numpy())
+    train, test = hashes(before, after, names)
+    again = np.isin(test, train)
     if not again.any():
         return []
     share = float(again.mean())
-    severity: Severity = "leak" if share > 0.001 else "note"
-    return [
-        Finding(
-            severity,
-            "same rows",
-            f"{int(again.sum()):,} evaluation rows ({percent(share, 1)}) are in the training rows too, equal in all "
-            "columns: the model may simply remember them. Remove them from one side.",
-            share,
+    # How many training rows are equal to another one is how many fresh rows would be found among them: columns that
+    # take few values, such as sex and age, make rows equal that have nothing to do with each other.
+    _, place, count = np.unique(train, return_inverse=True, return_counts=True)
+    expected = float((count[place] > 1).mean())
+    error = math.sqrt(expected * (1 - expected) / len(again))
+    found = f"{int(again.sum()):,} evaluation rows ({percent(share, 1)}) are in the training rows too, equal in all "
+    if expected > 0 and share - expected <= max(_FEW, 3 * error):
+        words = (
+            f"{found}columns that were looked at. So are training rows among each other ({percent(expected, 1)}): these "
+            "columns do not tell rows apart, and say nothing of leakage."
         )
-    ]
+        return [Finding("note", "same rows", words, share)]
+    severity: Severity = "leak" if share > _FEW else "note"
+    words = f"{found}columns: the model may simply remember them. Remove them from one side."
+    return [Finding(severity, "same rows", words, share)]
 
 
 def _same_pairs(
     before: Mapping[str, Column], after: Mapping[str, Column], user: str, item: str
 ) -> list[Finding]:
-    again = np.isin(_hashes(after, [user, item]).to_numpy(), _hashes(before, [user, item]).to_numpy())
+    train, test = hashes(before, after, [user, item])
+    again = np.isin(test, train)
     if not again.any():
         return []
     share = float(again.mean())
@@ -194,9 +213,9 @@ def _same_pairs(
 
 
 def _time_order(before: Mapping[str, Column], after: Mapping[str, Column], time: str) -> list[Finding]:
-    train_times, times = pd.Series(np.asarray(before[time])), pd.Series(np.asarray(after[time]))
-    latest = train_times.max()
-    early = np.asarray((times < latest).to_numpy(), dtype=bool)
+    train_times, times = clock(before[time], time), clock(after[time], time)
+    known = train_times[~np.isnan(train_times)]
+    early = times < known.max() if len(known) else np.zeros(len(times), dtype=bool)
     if not early.any():
         return []
     share = float(early.mean())
@@ -216,9 +235,9 @@ def _future_features(
     after: Mapping[str, Column], time: str, feature_times: Mapping[str, str]
 ) -> list[Finding]:
     found = []
-    times = pd.Series(np.asarray(after[time]))
+    times = clock(after[time], time)
     for feature, column in feature_times.items():
-        later = np.asarray((pd.Series(np.asarray(after[column])) > times).to_numpy(), dtype=bool)
+        later = clock(after[column], column) > times
         if later.any():
             share = float(later.mean())
             found.append(
@@ -231,55 +250,3 @@ def _future_features(
                 )
             )
     return found
-
-
-def _telling_features(after: Mapping[str, Column], features: Sequence[str], label: str) -> list[Finding]:
-    labels = floats(after[label], f"column {label!r}")
-    take = np.arange(len(labels))
-    if len(labels) > _SAMPLE_ROWS:
-        take = np.sort(np.random.default_rng(0).choice(len(labels), _SAMPLE_ROWS, replace=False))
-    found = []
-    for feature in features:
-        score = _as_score(after[feature], labels, take)
-        if score is None:
-            continue
-        value = xauc_value(Rows(labels[take], score, np.ones(len(take))))
-        strength = max(value, 1 - value)
-        if strength >= NEAR_PERFECT:
-            found.append(
-                Finding(
-                    "suspicion",
-                    "feature",
-                    f"{feature!r} alone orders the labels almost perfectly (AUC {number(strength, 3)}): it may be made "
-                    "from the label, or known only after it. Ask when its value is known.",
-                    strength,
-                )
-            )
-    return found
-
-
-def _as_score(column: Column, labels: np.ndarray[Any, Any], take: np.ndarray[Any, Any]) -> Any:
-    """A feature as numbers: itself, whether it is missing, or the mean label of a value of text in the other half."""
-    values = pd.Series(np.asarray(column)) if np.ndim(column) == 1 else None
-    if values is None:
-        return None
-    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)[take]
-        return np.where(
-            np.isfinite(numbers), numbers, np.nanmin(np.append(numbers[np.isfinite(numbers)], 0.0)) - 1.0
-        )
-    if pd.api.types.is_datetime64_any_dtype(values):
-        return values.to_numpy().astype("datetime64[us]").astype(np.int64).astype(np.float64)[take]
-    # A missing value is a value of its own: that it is missing may tell.
-    codes, _ = pd.factorize(values.astype(str).to_numpy()[take], use_na_sentinel=False)
-    # The mean label of each value, taken from the rows of the other half, so that rare values give nothing away.
-    half = np.arange(len(take)) % 2
-    scores = np.empty(len(take))
-    for side in (0, 1):
-        other = half != side
-        size = int(codes.max()) + 1
-        sums = np.bincount(codes[other], labels[take][other], size)
-        counts = np.bincount(codes[other], minlength=size)
-        mean = labels[take][other].mean()
-        scores[half == side] = ((sums + mean) / (counts + 1))[codes[half == side]]
-    return scores

@@ -1,4 +1,4 @@
-"""Reading the columns of a predictions table: pandas, Arrow, a mapping of arrays, or a Parquet or CSV file."""
+"""Reading the columns of a predictions table: pandas, Arrow, NumPy, a mapping of arrays, or a file (`table_files`)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,15 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.dataset as pads
 
 from evaluation.errors import DataError, did_you_mean
+from evaluation.table_files import read_file, schema_of
 
-Predictions: TypeAlias = "pd.DataFrame | pa.Table | Mapping[str, Any] | str | Path"
+Predictions: TypeAlias = "pd.DataFrame | pa.Table | Mapping[str, Any] | npt.NDArray[np.void] | str | Path"
+"""Or anything else that gives its columns as an Arrow stream, such as a record batch or a polars frame."""
 Column: TypeAlias = "npt.NDArray[Any] | pd.Series[Any]"
-
-_CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 def column_names(predictions: Predictions) -> list[str]:
@@ -32,17 +30,29 @@ def column_names(predictions: Predictions) -> list[str]:
     Raises:
         DataError: No such file, a file that cannot be read, or an object that is no table.
     """
-    if isinstance(predictions, pd.DataFrame):
-        return [str(name) for name in predictions.columns]
-    if isinstance(predictions, pa.Table):
-        return list(predictions.column_names)
-    if isinstance(predictions, Mapping):
-        return list(predictions)
+    table = _held(predictions)
+    if isinstance(table, pd.DataFrame):
+        return [str(name) for name in table.columns]
+    if isinstance(table, pa.Table):
+        return list(table.column_names)
+    return list(table) if isinstance(table, Mapping) else list(schema_of(table).names)
+
+
+def _held(predictions: Predictions) -> "pd.DataFrame | pa.Table | Mapping[str, Any] | Path":
+    """The table in one of few forms."""
+    if isinstance(predictions, pd.DataFrame | pa.Table | Mapping):
+        return predictions
     if isinstance(predictions, str | Path):
-        return _file_columns(Path(predictions))
+        return Path(predictions)
+    if isinstance(predictions, np.ndarray) and predictions.dtype.names:
+        return {name: predictions[name] for name in predictions.dtype.names}
+    if isinstance(predictions, pa.RecordBatch):
+        return pa.Table.from_batches([predictions])
+    if hasattr(predictions, "__arrow_c_stream__"):
+        return pa.table(predictions)
     raise DataError(
-        "Predictions must be a pandas DataFrame, an Arrow table, a mapping of arrays, or the path of a Parquet or "
-        f"CSV file, got {type(predictions).__name__}."
+        "Predictions must be a pandas DataFrame, an Arrow table (or what gives one), a structured NumPy array, a mapping "
+        f"of arrays, or the path of a Parquet, CSV, JSON lines or Feather file, got {type(predictions).__name__}."
     )
 
 
@@ -60,56 +70,60 @@ def read_columns(predictions: Predictions, names: Sequence[str]) -> dict[str, Co
         DataError: A column is missing (the message names the nearest), or the file cannot be read.
     """
     wanted = list(dict.fromkeys(names))
-    known = column_names(predictions)
+    table = _held(predictions)
+    known = column_names(table)
     for name in wanted:
         if name not in known:
             raise DataError(f"{_origin(predictions)} has no column {name!r}; {did_you_mean(name, known)}")
-    if isinstance(predictions, pd.DataFrame):
-        return {name: _unpack_lists(predictions[name], name) for name in wanted}
-    if isinstance(predictions, Mapping):
-        return {name: np.asarray(predictions[name]) for name in wanted}
-    table = predictions if isinstance(predictions, pa.Table) else _read_file(Path(predictions), wanted)
-    return {name: _from_arrow(table.column(name), name) for name in wanted}
+        if known.count(name) > 1:
+            raise DataError(f"{_origin(predictions)} has the column {name!r} twice: rename one of them.")
+    if isinstance(table, pd.DataFrame):
+        return {name: _unpack_lists(table[name], name) for name in wanted}
+    if isinstance(table, Mapping):
+        return _of_one_length({name: np.asarray(table[name]) for name in wanted})
+    arrow = table if isinstance(table, pa.Table) else read_file(table, wanted)
+    return {name: _from_arrow(arrow.column(name), name) for name in wanted}
+
+
+def _of_one_length(columns: dict[str, Column]) -> dict[str, Column]:
+    lengths = {name: len(column) for name, column in columns.items() if np.ndim(column)}
+    first = next(iter(lengths), "")
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise DataError(f"Column {name!r} has {length:,} rows but column {first!r} has {lengths[first]:,}.")
+    return columns
+
+
+def nested_columns(predictions: Predictions, names: Sequence[str]) -> list[str]:
+    """Those of some columns that hold lists, maps or structures instead of one value a row.
+
+    Args:
+        predictions: The table.
+        names: Columns; those it lacks are passed over.
+
+    Returns:
+        Names.
+    """
+    table = _held(predictions)
+    if isinstance(table, pd.DataFrame):
+        return [name for name in names if name in table.columns and _is_nested(table[name])]
+    if isinstance(table, Mapping):
+        return [name for name in names if name in table and _is_nested(pd.Series(list(table[name])))]
+    schema = table.schema if isinstance(table, pa.Table) else schema_of(table)
+    return [name for name in names if name in schema.names and pa.types.is_nested(schema.field(name).type)]
+
+
+def _is_nested(column: "pd.Series[Any]") -> bool:
+    if isinstance(column.dtype, pd.ArrowDtype):
+        return bool(pa.types.is_nested(column.dtype.pyarrow_dtype))
+    if column.dtype != object:
+        return False
+    known = column.dropna()
+    return len(known) > 0 and isinstance(known.iloc[0], list | tuple | set | dict | np.ndarray)
 
 
 def _origin(predictions: Predictions) -> str:
     return str(predictions) if isinstance(predictions, str | Path) else "The predictions table"
-
-
-def _is_csv(path: Path) -> bool:
-    return path.name.lower().endswith(_CSV_SUFFIXES)
-
-
-def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.name.lower() else ","
-
-
-def _file_columns(path: Path) -> list[str]:
-    if not path.exists():
-        raise DataError(f"There is no file {path}.")
-    try:
-        if _is_csv(path):
-            options = pacsv.ParseOptions(delimiter=_delimiter(path))
-            with pacsv.open_csv(path, parse_options=options) as reader:
-                return list(reader.schema.names)
-        return list(pads.dataset(path, format="parquet").schema.names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read as {'CSV' if _is_csv(path) else 'Parquet'}: {error}"
-        ) from error
-
-
-def _read_file(path: Path, names: list[str]) -> Any:
-    try:
-        if _is_csv(path):
-            return pacsv.read_csv(
-                path,
-                parse_options=pacsv.ParseOptions(delimiter=_delimiter(path)),
-                convert_options=pacsv.ConvertOptions(include_columns=names),
-            )
-        return pads.dataset(path, format="parquet").to_table(columns=names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
 
 
 def _from_arrow(column: Any, name: str) -> Column:

@@ -224,7 +224,7 @@ def test_missing_columns_and_rows_are_explained(tmp_path: Path) -> None:
             pa.table({"y": [0, 1], "p": [[0.5, 0.5], [1.0]]}),
             tasks={"y": TaskColumns("multiclass", "y", "p")},
         )
-    with pytest.raises(DataError, match="score has 1 rows but the label has 2"):
+    with pytest.raises(DataError, match="Column 'score' has 1 rows but column 'label' has 2"):
         evaluate({"label": [0, 1], "score": [0.5]})
 
 
