@@ -155,8 +155,8 @@ def _part(name: str, make: Callable[[], Part], left_out: list[str]) -> Part | No
     """A part of a report; None, and a line in `left_out`, where it cannot be made."""
     try:
         return make()
-    except Exception as error:  # whatever it is, the run and the rest of its report are more than this part
-        left_out.append(f"the report is without {name}: {error or type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run and the rest of its report stay
+        left_out.append(f"the report is without {name}: {type(error).__name__}: {error}")
         return None
 
 

@@ -1,7 +1,7 @@
 """The same values alike, whatever type two tables hold them in: 7, 7.0 and "7"; times with and without a zone."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from evaluation.arrays import FloatArray, name_rows
 from evaluation.errors import DataError
 from evaluation.tables import Column
 
-HashArray = npt.NDArray[np.uint64]
+HashArray: TypeAlias = npt.NDArray[Any]
 
 
 def hashes(
@@ -29,7 +29,9 @@ def hashes(
     """
     pairs = {name: _alike(_series(first[name]), _series(second[name])) for name in names}
     left, right = (
-        pd.util.hash_pandas_object(pd.DataFrame({name: pair[side] for name, pair in pairs.items()}), index=False)
+        pd.util.hash_pandas_object(
+            pd.DataFrame({name: pair[side] for name, pair in pairs.items()}), index=False
+        )
         for side in (0, 1)
     )
     return left.to_numpy(), right.to_numpy()
@@ -61,8 +63,8 @@ def clock(column: Column, name: str) -> FloatArray:
     bad = times.isna().to_numpy() & ~missing
     if bad.any():
         raise DataError(
-            f"Column {name!r} must hold times, got {values[bad].iloc[0]!r} in {name_rows(bad)}. Use numbers or dates such "
-            "as 2026-01-31 12:00:00."
+            f"Column {name!r} must hold times, got {values[bad].iloc[0]!r} in {name_rows(bad)}. Use numbers or dates "
+            "such as 2026-01-31 12:00:00."
         )
     return _microseconds(times)
 
@@ -70,7 +72,11 @@ def clock(column: Column, name: str) -> FloatArray:
 def _series(column: Column) -> "pd.Series[Any]":
     values = column if isinstance(column, pd.Series) else pd.Series(np.asarray(column))
     values = values.reset_index(drop=True)
-    return values.astype(values.cat.categories.dtype) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    return (
+        values.astype(values.cat.categories.dtype)
+        if isinstance(values.dtype, pd.CategoricalDtype)
+        else values
+    )
 
 
 def _microseconds(values: "pd.Series[Any]") -> FloatArray:
@@ -95,7 +101,12 @@ def _text(values: "pd.Series[Any]") -> "pd.Series[Any]":
     """Values as text, whole numbers without a fraction; a missing value is a text of its own."""
     if pd.api.types.is_float_dtype(values):
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        whole = np.isfinite(numbers) & (np.abs(numbers) < 2.0**53) & (numbers == np.floor(np.nan_to_num(numbers)))
-        texts = [str(int(value)) if is_whole else str(value) for value, is_whole in zip(numbers, whole, strict=True)]
+        whole = (
+            np.isfinite(numbers) & (np.abs(numbers) < 2.0**53) & (numbers == np.floor(np.nan_to_num(numbers)))
+        )
+        texts = [
+            str(int(value)) if is_whole else str(value)
+            for value, is_whole in zip(numbers, whole, strict=True)
+        ]
         return pd.Series(texts, dtype=object).where(~np.isnan(numbers), "")
     return values.astype(str).astype(object).where(values.notna(), "")

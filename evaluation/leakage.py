@@ -156,8 +156,8 @@ def check_leakage(
         Finding(
             "suspicion",
             "feature",
-            f"{feature!r} alone orders the labels almost perfectly (AUC {number(strength, 3)}): it may be made from the "
-            "label, or known only after it. Ask when its value is known.",
+            f"{feature!r} alone orders the labels almost perfectly (AUC {number(strength, 3)}): it may be made from "
+            "the label, or known only after it. Ask when its value is known.",
             strength,
         )
         for feature, strength in features_told.items()
@@ -184,8 +184,8 @@ def _same_rows(
     found = f"{int(again.sum()):,} evaluation rows ({percent(share, 1)}) are in the training rows too, equal in all "
     if expected > 0 and share - expected <= max(_FEW, 3 * error):
         words = (
-            f"{found}columns that were looked at. So are training rows among each other ({percent(expected, 1)}): these "
-            "columns do not tell rows apart, and say nothing of leakage."
+            f"{found}columns that were looked at. So are training rows among each other ({percent(expected, 1)}): "
+            "these columns do not tell rows apart, and say nothing of leakage."
         )
         return [Finding("note", "same rows", words, share)]
     severity: Severity = "leak" if share > _FEW else "note"

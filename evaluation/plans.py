@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from evaluation.arrays import BoolArray, FloatArray, IntArray, sum_by_code
+from evaluation.class_labels import class_numbers
 from evaluation.errors import DataError, MetricError, did_you_mean
 from evaluation.metrics.given_lists import lists_by_code
 from evaluation.metrics.grouped import auc_by_code
@@ -42,11 +43,14 @@ class TaskColumns:
         type: "binary", "regression" or "multiclass".
         label: Column of labels.
         score: Column of scores; for a multi-class task a column of lists, or one column per class.
+        classes: The class of each score, in order, as labels name it. Without it labels are class numbers from 0, or
+            text that is the name of a score column, or what sets it apart: "cat" for "p_cat" beside "p_dog".
     """
 
     type: TaskType
     label: str
     score: str | Sequence[str]
+    classes: Sequence[object] | None = None
 
     @property
     def score_columns(self) -> list[str]:
@@ -207,8 +211,15 @@ def make_plan(
     """
     if task.type not in CHECKS:
         raise DataError(f"Task {name!r} has unknown type {task.type!r}; {did_you_mean(task.type, CHECKS)}")
+    if task.label in task.score_columns:
+        raise DataError(
+            f"Task {name!r} has {task.label!r} as its label and as its score: name another score column."
+        )
     try:
-        rows = CHECKS[task.type](columns[task.label], score_of(task, columns), weight)
+        label = columns[task.label]
+        if task.type == "multiclass":
+            label = class_numbers(label, task.score_columns, task.classes)
+        rows = CHECKS[task.type](label, score_of(task, columns), weight)
     except DataError as error:
         raise DataError(f"Task {name!r} (label {task.label!r}, score {task.score!r}): {error}") from error
     plan = Plan(name, task.type, rows, [], {}, groups)
@@ -232,7 +243,12 @@ def choose_metrics(
     kinds: list[Kind] = [type_, *groups] if type_ == "binary" else [type_]
     if asked is None:
         fitting = [metric for kind in kinds for metric in metrics_of(kind) if metric.is_default]
-        needless = [metric for metric in fitting if is_probability or not metric.needs_probability]
+        needless = [
+            metric
+            for metric in fitting
+            if is_probability
+            or not (metric.needs_probability or (metric.is_thresholded and type_ == "binary"))
+        ]
         reason = "its scores are not probabilities in [0, 1]"
         left_out = {metric.name: reason for metric in fitting if metric not in needless}
         return [MetricAtK(metric, None) for metric in needless], left_out

@@ -30,6 +30,8 @@ DEFAULT_RESAMPLES = 200
 # its own of 0.5 %, a tenth of that of 200 resamples, and the cost no longer grows with the rows.
 MAX_UNITS = 20_000
 
+_TWO = 2
+
 
 def evaluate(
     predictions: Predictions,
@@ -104,7 +106,7 @@ def evaluate(
         )
     given = [column for one in (baselines or {}).values() for column in one.values()]
     columns = _columns(predictions, chosen, [user, session, item, weight, *given])
-    columns, notes = _without_duplicates(columns, user, item, duplicates)
+    columns, notes = without_duplicates(columns, user, item, duplicates)
     plans, unit, units = plan_tasks(
         columns, chosen, user=user, session=session, weight=weight, metrics=metrics, seed=seed
     )
@@ -202,7 +204,10 @@ def _few_groups(n: int, seed: int) -> tuple[IntArray, int]:
 
 
 def infer_task(
-    predictions: Predictions, label: str = "label", score: str | Sequence[str] = "score"
+    predictions: Predictions,
+    label: str = "label",
+    score: str | Sequence[str] = "score",
+    classes: Sequence[object] | None = None,
 ) -> TaskColumns:
     """The task that a label and a score column are of, found from the labels.
 
@@ -210,6 +215,7 @@ def infer_task(
         predictions: The table, see `evaluate`.
         label: Column of labels.
         score: Column of scores, or one column for each class.
+        classes: Names of the classes, see `TaskColumns`.
 
     Returns:
         Multi-class for several score columns; else binary if all labels are 0 or 1, else regression.
@@ -218,14 +224,14 @@ def infer_task(
         DataError: A column is missing, or holds something else than numbers.
     """
     if not isinstance(score, str) and len(score) > 1:
-        return TaskColumns("multiclass", label, score)
+        return TaskColumns("multiclass", label, score, classes)
     name = score if isinstance(score, str) else score[0]
     if isinstance(predictions, str | Path) and rows_in_file(predictions) > STREAMED_ROWS:
         return TaskColumns("binary" if labels_are_binary(predictions, label) else "regression", label, name)
     columns = read_columns(predictions, [label, name])
     scores = np.asarray(columns[name])
     if scores.ndim == 2:
-        return TaskColumns("multiclass", label, name)
+        return TaskColumns("multiclass", label, name, classes)
     labels = regression_rows(columns[label], scores).label
     return TaskColumns("binary" if bool(((labels == 0) | (labels == 1)).all()) else "regression", label, name)
 
@@ -269,10 +275,24 @@ def _columns(
     return read_columns(predictions, [*names, *(name for name in others if name is not None)])
 
 
-def _without_duplicates(
+def without_duplicates(
     columns: dict[str, Column], user: str | None, item: str | None, policy: Duplicates
 ) -> tuple[dict[str, Column], list[str]]:
-    """Find rows with the same user and item, and do with them as asked."""
+    """Find rows with the same user and item, and do with them as asked.
+
+    Args:
+        columns: The table.
+        user: Column of users.
+        item: Column of items.
+        policy: See `evaluate`.
+
+    Returns:
+        The table without the rows that are not kept, and what was found in words.
+
+    Raises:
+        DataError: There are such rows, and the policy is "error".
+        EvaluationError: An unknown policy, or one that needs a column that is not given.
+    """
     if policy not in ("keep", "first", "last", "error"):
         raise EvaluationError(
             f"Unknown policy {policy!r} for duplicates; {did_you_mean(policy, ['keep', 'first', 'last', 'error'])}"
@@ -352,6 +372,14 @@ def _decisions(plan: Plan) -> dict[str, Decisions]:
 
 def _notes(plan: Plan) -> list[str]:
     notes = []
+    if plan.type == "regression":
+        values = np.unique(plan.rows.label)
+        if len(values) == _TWO:
+            low, high = values.tolist()
+            notes.append(
+                f"Labels are {low:g} and {high:g} only, and were judged as numbers. Where they are two classes, write "
+                "them as 0 and 1."
+            )
     for kind, metric in (("grouped", "gauc"), ("session", "session_auc")):
         groups = plan.groups.get(kind)  # type: ignore[call-overload]
         if groups is None or not any(kind in column.metric.kinds for column in plan.metrics):

@@ -15,7 +15,7 @@ from evaluation.metrics.metric import MetricAtK
 from evaluation.metrics.registry import parse_metric
 from evaluation.multiplicity import benjamini_hochberg
 from evaluation.plans import Plan, TaskColumns
-from evaluation.predictions import default_tasks, plan_tasks
+from evaluation.predictions import Duplicates, default_tasks, plan_tasks, without_duplicates
 from evaluation.slice_result import SLICE_RESAMPLES, Slice, SliceResult
 from evaluation.streaming import STREAMED_ROWS, rows_in_file
 from evaluation.tables import Column, Predictions, read_columns
@@ -45,6 +45,8 @@ def evaluate_slices(
     user: str | None = None,
     session: str | None = None,
     weight: str | None = None,
+    item: str | None = None,
+    duplicates: Duplicates = "keep",
     level: float = DEFAULT_LEVEL,
     resamples: int = SLICE_RESAMPLES,
     seed: int = 0,
@@ -60,6 +62,8 @@ def evaluate_slices(
         user: Column of users.
         session: Column of sessions.
         weight: Column of row weights.
+        item: Column of items; needed where `duplicates` are not kept.
+        duplicates: What becomes of rows with the same user and item, as for `evaluate`.
         level: Confidence level.
         resamples: Number of bootstrap resamples.
         seed: Their seed.
@@ -88,8 +92,9 @@ def evaluate_slices(
     cuts = [_parse_cut(text) for text in by]
     needed = [chosen.label, *chosen.score_columns, *(one for one, _ in cuts)]
     columns = read_columns(
-        predictions, [*needed, *(one for one in (user, session, weight) if one is not None)]
+        predictions, [*needed, *(one for one in (user, session, weight, item) if one is not None)]
     )
+    columns, _ = without_duplicates(columns, user, item, duplicates)
     plans, unit, units = plan_tasks(
         columns,
         {name: chosen},

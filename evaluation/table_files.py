@@ -1,9 +1,9 @@
-"""Files that hold a table: Parquet, CSV with any usual delimiter, JSON lines and Feather; one file, or a folder of them."""
+"""Files that hold a table: Parquet, CSV with any usual delimiter, JSON lines, Feather; one, or a folder of them."""
 
 import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
-import pyarrow.feather as pafeather
 import pyarrow.json as pajson
 
 from evaluation.errors import DataError
@@ -35,7 +34,7 @@ _EXACT = 2.0**53
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file by its suffix, and of a folder by that of its first file; Parquet unless it says otherwise."""
+    """The format of a file by its suffix, or of a folder by that of its first file; Parquet by default."""
     named = min(_files(path), default=path) if path.is_dir() else path
     suffixes = [suffix.lower() for suffix in named.suffixes]
     plain = suffixes[-2:-1] if suffixes and suffixes[-1] in _COMPRESSED else suffixes[-1:]
@@ -52,19 +51,39 @@ def schema_of(path: Path) -> Any:
 
     def look() -> Any:
         if kind == "CSV":
-            first = _one_or_more(path)[0]
-            layout = _Layout.of(first)
-            with pacsv.open_csv(first, parse_options=layout.parse, convert_options=layout.convert()) as reader:
-                return reader.schema
+            return _csv_schema(_one_or_more(path)[0])
         if kind == "JSON lines":
             return _read_json(path).schema
         return pads.dataset(path, format="feather" if kind == "Feather" else "parquet").schema
 
-    schema = _explained(path, kind, look)
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    def named() -> tuple[Any, list[str]]:
+        schema = look()
+        return schema, list(schema.names)  # names that are no UTF-8 fail here
+
+    schema, names = _explained(path, kind, named)
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{path} has the column {twice[0]!r} twice: rename one of them.")
     return schema
+
+
+def _csv_schema(path: Path) -> Any:
+    layout = _Layout.of(path)
+    try:
+        with pacsv.open_csv(path, parse_options=layout.parse, convert_options=layout.convert()) as reader:
+            return reader.schema
+    except pa.ArrowInvalid:
+        return _line_by_line(path, layout, None).schema
+
+
+def _line_by_line(path: Path, layout: "_Layout", names: list[str] | None) -> Any:
+    """Read slowly, for errors that name the line."""
+    return pacsv.read_csv(
+        path,
+        read_options=pacsv.ReadOptions(use_threads=False),
+        parse_options=layout.parse,
+        convert_options=layout.convert(names),
+    )
 
 
 def read_file(path: Path, names: Sequence[str]) -> Any:
@@ -81,7 +100,9 @@ def read_file(path: Path, names: Sequence[str]) -> Any:
             return pa.concat_tables(parts, promote_options="permissive")
         if kind == "JSON lines":
             return _read_json(path).select(wanted)
-        return pads.dataset(path, format="feather" if kind == "Feather" else "parquet").to_table(columns=wanted)
+        return pads.dataset(path, format="feather" if kind == "Feather" else "parquet").to_table(
+            columns=wanted
+        )
 
     return _explained(path, kind, read)
 
@@ -94,10 +115,15 @@ def _explained(path: Path, kind: Format, do: Callable[[], Any]) -> Any:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from error
     except (pa.ArrowException, OSError) as error:
-        advice = "" if kind != "Parquet" or path.suffix == ".parquet" else (
-            " A file is taken for Parquet unless its name ends in .csv, .tsv, .txt, .jsonl, .ndjson, .feather or .arrow."
-        )  # fmt: skip
-        raise DataError(f"{path} cannot be read as {kind}: {error}.{advice}") from error
+        text = str(error).strip().removesuffix(".")
+        if "duplicate field names" in text:
+            text += ": two of its columns have the same name, so rename one of them"
+        elif kind == "Parquet" and path.suffix != ".parquet":
+            text += (
+                ". A file is taken for Parquet unless its name ends in .csv, .tsv, .txt, .jsonl, .ndjson, .feather or "
+                ".arrow"
+            )
+        raise DataError(f"{path} cannot be read as {kind}: {text}.") from error
 
 
 def _files(folder: Path) -> Iterable[Path]:
@@ -158,17 +184,18 @@ def _read_csv(path: Path, names: list[str]) -> Any:
     layout = _Layout.of(path)
     try:
         table = pacsv.read_csv(path, parse_options=layout.parse, convert_options=layout.convert(names))
-    except pa.ArrowInvalid:  # once more, line by line, for an error that names the line
-        options = pacsv.ReadOptions(use_threads=False)
-        table = pacsv.read_csv(
-            path, read_options=options, parse_options=layout.parse, convert_options=layout.convert(names)
-        )
-    rounded = [field.name for field in table.schema if pa.types.is_float64(field.type) and _is_rounded(table[field.name])]
+    except pa.ArrowInvalid:
+        table = _line_by_line(path, layout, names)
+    rounded = [
+        field.name
+        for field in table.schema
+        if pa.types.is_float64(field.type) and _is_rounded(table[field.name])
+    ]
     if not rounded:
         return table
     # Whole numbers beyond 64 bits, as some keys are, would be rounded to floats, and different ones to the same.
-    plain = replace(layout).convert(rounded, text=rounded)
-    texts = pacsv.read_csv(path, parse_options=layout.parse, convert_options=plain)
+    as_written = layout.convert(rounded, text=rounded)
+    texts = pacsv.read_csv(path, parse_options=layout.parse, convert_options=as_written)
     for name in rounded:
         if pc.all(pc.match_substring_regex(texts[name].drop_null(), r"^-?\d+$")).as_py():
             table = table.set_column(table.column_names.index(name), name, texts[name])

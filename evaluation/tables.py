@@ -51,8 +51,9 @@ def _held(predictions: Predictions) -> "pd.DataFrame | pa.Table | Mapping[str, A
     if hasattr(predictions, "__arrow_c_stream__"):
         return pa.table(predictions)
     raise DataError(
-        "Predictions must be a pandas DataFrame, an Arrow table (or what gives one), a structured NumPy array, a mapping "
-        f"of arrays, or the path of a Parquet, CSV, JSON lines or Feather file, got {type(predictions).__name__}."
+        "Predictions must be a pandas DataFrame, an Arrow table (or what gives one), a structured NumPy array, a "
+        "mapping of arrays, or the path of a Parquet, CSV, JSON lines or Feather file, got "
+        f"{type(predictions).__name__}."
     )
 
 
@@ -90,7 +91,9 @@ def _of_one_length(columns: dict[str, Column]) -> dict[str, Column]:
     first = next(iter(lengths), "")
     for name, length in lengths.items():
         if length != lengths[first]:
-            raise DataError(f"Column {name!r} has {length:,} rows but column {first!r} has {lengths[first]:,}.")
+            raise DataError(
+                f"Column {name!r} has {length:,} rows but column {first!r} has {lengths[first]:,}."
+            )
     return columns
 
 

@@ -17,6 +17,7 @@ NEAR_PERFECT = 0.98
 """A single feature that orders labels this well (AUC, either way round) is suspected of knowing the label."""
 
 _SAMPLE_ROWS = 200_000
+_TWO = 2
 _FEWEST = 10
 """Fewer rows than this beside the commonest label are ordered well by chance too often."""
 _MOST_CLASSES = 20
@@ -69,10 +70,10 @@ def _targets(column: Column, label: str) -> list[FloatArray]:
     code, classes = pd.factorize(values)
     if len(classes) > _MOST_CLASSES:
         raise DataError(
-            f"column {label!r} must hold numbers or at most {_MOST_CLASSES} classes, got {len(classes):,} different texts "
-            f"such as {values.iloc[0]!r}."
+            f"column {label!r} must hold numbers or at most {_MOST_CLASSES} classes, got {len(classes):,} different "
+            f"texts such as {values.iloc[0]!r}."
         )
-    chosen = range(1, 2) if len(classes) == 2 else range(len(classes))  # noqa: PLR2004 - two classes are one question
+    chosen = range(1, 2) if len(classes) == _TWO else range(len(classes))
     return [(code == number).astype(np.float64) for number in chosen]
 
 

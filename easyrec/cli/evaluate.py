@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +10,6 @@ import typer
 from easyrec.cli.common import messages, note, output
 from easyrec.errors import ConfigError
 from easyrec.startup import start_tensorflow
-
-_DUPLICATES = ("keep", "first", "last", "error")
 
 
 def evaluate(
@@ -24,10 +21,35 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option("--predictions", metavar="FILE", help="Judge this table instead of a run.")
     ] = None,
-    label: Annotated[str, typer.Option(help="Label column of --predictions.")] = "label",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            help="Label column of --predictions; `label` unless given. May be repeated, with --score.",
+        ),
+    ] = None,
     score: Annotated[
-        str, typer.Option(metavar="A[,B,...]", help="Score column of --predictions, or one for each class.")
-    ] = "score",
+        list[str] | None,
+        typer.Option(
+            "--score",
+            metavar="A[,B,...]",
+            help="Score column of --predictions, or one for each class; `score` unless given.",
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task",
+            metavar="TYPE",
+            help="binary, regression or multiclass; found from the labels unless given.",
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="Classes in the order of their score columns, as labels name them."
+        ),
+    ] = None,
     user: Annotated[
         str | None, typer.Option(help="User column of --predictions, for intervals and gauc.")
     ] = None,
@@ -53,6 +75,11 @@ def evaluate(
     duplicates: Annotated[
         str, typer.Option(help="Rows of the same user and item: keep, first, last or error.")
     ] = "keep",
+    level: Annotated[float, typer.Option(help="Confidence level of --predictions.")] = 0.95,
+    resamples: Annotated[
+        int | None,
+        typer.Option(help="Bootstrap resamples of --predictions; 1000, or 200 of over a million rows."),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FOLDER", help="Where the report goes; <RUN>/report unless given."),
@@ -62,12 +89,38 @@ def evaluate(
     if (run is None) == (predictions is None):
         raise ConfigError("give either the folder of a run, or --predictions FILE")
     if predictions is not None:
-        columns = {"user": user, "session": session, "item": item, "weight": weight}
-        _judge_table(
-            predictions, label, score, columns, metric, slices or [], duplicates, report or Path("report")
+        from easyrec.cli.evaluate_table import TableRequest, judge_table
+
+        judge_table(
+            TableRequest(
+                predictions,
+                labels=label or ["label"],
+                scores=score or ["score"],
+                types=task or [],
+                classes=classes,
+                columns={"user": user, "session": session, "item": item, "weight": weight},
+                metrics=metric,
+                slices=slices or [],
+                duplicates=duplicates,
+                level=level,
+                resamples=resamples,
+                report=report,
+            )
         )
         return
-    given = {"--slice": slices, "--metric": metric, "--session": session, "--item": item}
+    given = {
+        "--label": label,
+        "--score": score,
+        "--task": task,
+        "--classes": classes,
+        "--user": user,
+        "--weight": weight,
+        "--session": session,
+        "--item": item,
+        "--metric": metric,
+        "--slice": slices,
+        "--resamples": resamples,
+    }
     if unused := [name for name, value in given.items() if value]:
         raise ConfigError(
             f"{', '.join(unused)}: for --predictions only; a run is measured as its configuration says"
@@ -90,70 +143,3 @@ def evaluate(
             out.print(str(part), markup=False)
             out.print()
     out.print(f"report  {page}", markup=False)
-
-
-def _judge_table(
-    table: Path,
-    label: str,
-    score: str,
-    columns: dict[str, str | None],
-    metrics: list[str] | None,
-    slices: list[str],
-    duplicates: str,
-    report: Path,
-) -> None:
-    from evaluation import evaluate as judge
-    from evaluation import evaluate_slices, infer_task, write_report
-
-    scores = [name.strip() for name in score.split(",") if name.strip()]
-    if not scores:
-        raise ConfigError("--score names no column")
-    if duplicates not in _DUPLICATES:
-        raise ConfigError(f"--duplicates must be one of {', '.join(_DUPLICATES)}, got {duplicates!r}")
-    tasks = {label: infer_task(table, label, scores)}
-    result = judge(table, tasks=tasks, metrics=metrics, duplicates=duplicates, **columns)  # type: ignore[arg-type]
-    units = {name: columns[name] for name in ("user", "session", "weight")}
-    cut = [evaluate_slices(table, slices, tasks=tasks, **units)] if slices else []  # type: ignore[arg-type]
-    task = result[label]
-    paths = write_report(
-        report,
-        title=table.name,
-        evaluation=result,
-        slices=cut,
-        data={
-            "predictions": {
-                "rows": task.n_rows,
-                f"{result.unit}s": result.n_units,
-                "mean label": task.label_mean,
-            }
-        },
-        command=_command(table, label, score, columns, metrics, slices, duplicates),
-    )
-    out = output()
-    out.print(str(result), markup=False)
-    out.print()
-    for one in cut:
-        out.print(str(one), markup=False)
-        out.print()
-    out.print(f"report  {paths.html}", markup=False)
-
-
-def _command(
-    table: Path,
-    label: str,
-    score: str,
-    columns: dict[str, str | None],
-    metrics: list[str] | None,
-    slices: list[str],
-    duplicates: str,
-) -> str:
-    """The command that makes the same report."""
-    parts = ["easyrec", "evaluate", "--predictions", str(table), "--label", label, "--score", score]
-    for name, column in columns.items():
-        parts += [f"--{name}", column] if column is not None else []
-    for name in metrics or ():
-        parts += ["--metric", name]
-    for name in slices:
-        parts += ["--slice", name]
-    parts += ["--duplicates", duplicates] if duplicates != "keep" else []
-    return shlex.join(parts)

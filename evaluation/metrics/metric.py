@@ -28,6 +28,8 @@ class Metric:
         doc: One line that says what the number means.
         undefined: Why the value can be nan, in words for a report; empty if it cannot.
         needs_probability: Whether scores must lie in [0, 1].
+        is_thresholded: Whether it cuts scores of a binary task at 0.5, which says nothing of scores that are no
+            probabilities: it is then computed only if asked for.
         statistic: A faster way to resample it; without one it is computed anew for each resample. A grouped or session
             metric must have one. A ranking metric of all lists together has a `ListStatistic`.
         is_default: Whether it is computed when no metrics are asked for.
@@ -44,6 +46,7 @@ class Metric:
     doc: str
     undefined: str = ""
     needs_probability: bool = False
+    is_thresholded: bool = False
     statistic: Statistic | ListStatistic | PopularityLiftStatistic | None = None
     is_default: bool = True
     is_biased: bool = False

@@ -63,6 +63,7 @@ _BINARY = (
         decisions.accuracy,
         True,
         "share of rows decided right (binary: at 0.5)",
+        is_thresholded=True,
         statistic=decisions.accuracy_statistic(),
     ),
     Metric(
@@ -72,6 +73,7 @@ _BINARY = (
         True,
         "share of positives among rows scored 0.5 or more",
         "no row is scored 0.5 or more",
+        is_thresholded=True,
         statistic=decisions.precision_statistic(),
     ),
     Metric(
@@ -81,6 +83,7 @@ _BINARY = (
         True,
         "share of positives scored 0.5 or more",
         _NO_POSITIVE,
+        is_thresholded=True,
         statistic=decisions.recall_statistic(),
     ),
     Metric(
@@ -90,6 +93,7 @@ _BINARY = (
         True,
         "harmonic mean of precision and recall at 0.5",
         "no row is positive and none is predicted so",
+        is_thresholded=True,
         statistic=decisions.f1_statistic(),
     ),
     Metric(

@@ -127,7 +127,8 @@ class Report:
             `EvaluationResult.to_dict` or None, "ranking": see `RankingResult.to_dict` or None, "training_log": [..],
             "coverage": [..], "examples": [{"user", "history", "recommended": [{"title", "score", "relevant",
             "note"}]}], "config", "versions": {..}, "command", "slices": [..], "leakage": {..} or None, "importance":
-            [..], "attributions": [..], "data": {part: {..}}, "notes": [..]}``; ``report.schema.json`` beside this module has it all.
+            [..], "attributions": [..], "data": {part: {..}}, "notes": [..]}``; ``report.schema.json``
+            beside this module has it all.
         """
         return {
             "schema": SCHEMA,

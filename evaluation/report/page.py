@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from markupsafe import Markup
-
 from evaluation.attribution import Attribution
 from evaluation.importance import ImportanceResult
 from evaluation.leakage import LeakageReport
@@ -29,8 +27,8 @@ def page(report: Report) -> dict[str, Any]:
         "evaluation": _evaluation(report.evaluation, draw) if report.evaluation else None,
         "slices": [_slices(one, draw) for one in report.slices],
         **explanations(report),
-        "explanations_start": Markup(EXPLANATIONS_START),
-        "explanations_end": Markup(EXPLANATIONS_END),
+        "explanations_start": EXPLANATIONS_START,
+        "explanations_end": EXPLANATIONS_END,
         "training": layout.training_plots(report.training_log, draw),
         "data": layout.data_table(report.data) if report.data else None,
         "leakage": _leakage(report.leakage) if report.leakage else None,

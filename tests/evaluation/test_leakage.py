@@ -170,7 +170,9 @@ def test_a_feature_that_tells_without_rising_with_the_label(sides: Any, kind: st
             return np.where(is_one, 0, generator.choice([-1, 1], n))
         if kind == "parity":
             return 2 * generator.integers(0, 50, n) + is_one
-        return np.where(is_one, generator.normal(0, 0.1, n), generator.choice([-1, 1], n) * (5 + generator.random(n)))
+        return np.where(
+            is_one, generator.normal(0, 0.1, n), generator.choice([-1, 1], n) * (5 + generator.random(n))
+        )
 
     report = check_leakage(*(one.assign(told=told(one)) for one in sides), **KEYS)
     assert found(report) == {("suspicion", "feature")}

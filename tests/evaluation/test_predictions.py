@@ -130,7 +130,9 @@ def test_default_columns_and_task_type(table: pd.DataFrame) -> None:
 def test_scores_that_are_no_probabilities_leave_out_what_needs_them(table: pd.DataFrame) -> None:
     logits = table.assign(score=np.log(table["score"] / (1 - table["score"])))
     result = evaluate(logits, intervals=False)["label"]
-    assert {"log_loss", "normalized_entropy", "brier", "ece"} == set(result.left_out)
+    thresholded = {"accuracy", "precision", "recall", "f1"}  # at 0.5, which is not in the middle of logits
+    assert {"log_loss", "normalized_entropy", "brier", "ece", *thresholded} == set(result.left_out)
+    assert evaluate(logits, metrics=["accuracy"], intervals=False).value("accuracy") < 1
     assert result.metrics["auc"].value == pytest.approx(sk.roc_auc_score(table["label"], table["score"]))
     assert "Left out log_loss" in str(evaluate(logits, intervals=False))
     with pytest.raises(MetricError, match="'log_loss' needs probabilities"):

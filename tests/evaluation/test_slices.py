@@ -163,7 +163,9 @@ def test_the_gap_of_two_slices_is_their_difference_with_its_interval(table: pd.D
 def test_a_value_that_fills_a_part_is_a_slice_of_its_own() -> None:
     found = slices_of(np.array([0.0] * 70 + list(range(1, 31))), "orders", 4)
     assert int(found["0"].sum()) == 70
-    assert all(name.startswith("above 0 to") or rows[70:].any() for name, rows in found.items() if name != "0")
+    assert all(
+        name.startswith("above 0 to") or rows[70:].any() for name, rows in found.items() if name != "0"
+    )
     assert np.stack(list(found.values())).sum(axis=0).tolist() == [1] * 100
     top = slices_of(np.array([1.0, 2.0, 3.0] + [9.0] * 9), "stars", 4)
     assert int(top["9"].sum()) == 9

@@ -1,4 +1,5 @@
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,7 @@ def test_slices_metrics_and_duplicates(judge, random, tmp_path):
         "price",
         "price",
     ]
-    assert report["command"].endswith("--slice country --slice price:2")
+    assert f"--slice country --slice price:2 --report {tmp_path / 'report'}" in report["command"]
     assert any("repeat a user and item" in note for note in report["evaluation"]["tasks"]["label"]["notes"])
     judge(table, *options[:2], "--item", "what", "--duplicates", "last")
     report = json.loads((tmp_path / "report" / "report.json").read_text())
@@ -138,3 +139,65 @@ def test_wrong_options_are_explained(tmp_path, capsys, options, code, message):
 def test_options_of_tables_do_not_fit_runs(tmp_path, capsys):
     assert run(["evaluate", str(tmp_path), "--slice", "age"]) == 2
     assert "--slice: for --predictions only" in capsys.readouterr().err
+
+
+def test_several_tasks_types_and_classes(random, tmp_path, capsys):
+    shares = random.dirichlet([1, 1], 80)
+    table = pd.DataFrame({"p_no": shares[:, 0], "p_yes": shares[:, 1], "stars": random.integers(1, 3, 80)})
+    table["bought"] = np.where(random.random(80) < table["p_yes"], "yes", "no")
+    table["clicked"] = random.integers(0, 2, 80)
+    table.to_csv(tmp_path / "scored.csv", sep=";", index=False)
+    options = [
+        *("--label", "bought", "--score", "p_no,p_yes", "--label", "clicked", "--score", "p_yes"),
+        *("--label", "stars", "--score", "p_no", "--slice", "clicked", "--report", str(tmp_path / "r")),
+    ]
+    assert run(["evaluate", "--predictions", str(tmp_path / "scored.csv"), *options]) == 0
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    tasks = report["evaluation"]["tasks"]
+    assert {name: task["type"] for name, task in tasks.items()} == {
+        "bought": "multiclass",
+        "clicked": "binary",
+        "stars": "regression",
+    }
+    assert [one["task"] for one in report["slices"]] == ["bought", "clicked", "stars"]
+    assert report["versions"]["easyrec"]
+    before = (tmp_path / "r" / "report.html").read_text()
+    command = shlex.split(report["command"])
+    assert run(command[1:]) == 0
+    assert (tmp_path / "r" / "report.html").read_text() == before
+    capsys.readouterr()
+    typed = ["--task", "binary", "--label", "stars", "--score", "p_no"]
+    assert run(["evaluate", "--predictions", str(tmp_path / "scored.csv"), *typed]) == 1
+    assert "label of a binary task must be 0 or 1, got 2 in row" in capsys.readouterr().err
+
+
+def test_slices_and_metrics_are_of_the_same_rows_with_the_same_interval(judge, random, tmp_path):
+    table = pd.DataFrame(
+        {
+            "label": random.integers(0, 2, 300),
+            "score": random.random(300),
+            "who": random.integers(0, 30, 300),
+            "what": random.integers(0, 5, 300),
+            "country": random.choice(["a", "b"], 300),
+        }
+    )
+    judge(table, "--user", "who", "--item", "what", "--duplicates", "first", "--slice", "country")
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    task = report["evaluation"]["tasks"]["label"]
+    assert sum(one["n_rows"] for one in report["slices"][0]["slices"]) == task["n_rows"] < 300
+    assert report["slices"][0]["overall"] == task["metrics"]["auc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--label", "a", "--label", "b"], "--label is given 2 times and --score 1 times"),
+        (["--label", "a", "--label", "a", "--score", "p", "--score", "q"], "names a column twice"),
+        (["--task", "binry"], "'binry'"),
+        (["--task", "binary", "--task", "binary"], "--task is given 2 times for 1 labels"),
+    ],
+)
+def test_wrong_tasks_are_explained(tmp_path, capsys, options, message):
+    pd.DataFrame({"label": [0, 1], "score": [0.1, 0.7]}).to_csv(tmp_path / "t.csv", index=False)
+    assert run(["evaluate", "--predictions", str(tmp_path / "t.csv"), *options]) == 2
+    assert message in capsys.readouterr().err

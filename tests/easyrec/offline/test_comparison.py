@@ -127,10 +127,12 @@ def test_the_command_in_a_report_makes_it_again_even_if_a_part_fails(two_runs, c
     command = shlex.split(report["command"])
     assert command[0] == "easyrec"
     assert run(command[1:]) == 0
-    assert "the report is without signs of leakage: times of two kinds" in capsys.readouterr().err
+    assert "the report is without signs of leakage: TypeError: times of two kinds" in capsys.readouterr().err
     folder = two_runs.poor.with_name("poor-again") / "report"
     again = json.loads((folder / "report.json").read_text())
-    assert again["evaluation"]["tasks"]["liked"]["metrics"] == report["evaluation"]["tasks"]["liked"]["metrics"]
+    assert (
+        again["evaluation"]["tasks"]["liked"]["metrics"] == report["evaluation"]["tasks"]["liked"]["metrics"]
+    )
     assert again["ranking"]["models"] == report["ranking"]["models"]
     assert again["leakage"] is None
     assert any("without signs of leakage" in note for note in again["notes"])
