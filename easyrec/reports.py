@@ -14,6 +14,7 @@ from easyrec.config.schema import resolved_yaml
 from easyrec.data.bound import BoundDataset
 from easyrec.features.encoder import Encoder
 from easyrec.offline import MODEL, flat_metrics
+from easyrec.offline.errors import raises_easyrec_errors
 from easyrec.offline.leakage import look_for_leakage
 from easyrec.preparation import Prepared
 from easyrec.run import RunFolder
@@ -160,6 +161,7 @@ def _part(name: str, make: Callable[[], Part], left_out: list[str]) -> Part | No
         return None
 
 
+@raises_easyrec_errors
 def write_evaluation_report(
     run: RunFolder,
     config: PipelineConfig,

@@ -183,6 +183,12 @@ def _refuse_unknown(columns: Sequence[MetricAtK], facts: CatalogueFacts) -> None
 def _columns(metrics: Sequence[str], ks: Sequence[int]) -> list[MetricAtK]:
     if isinstance(metrics, str) or not metrics or not ks:
         raise MetricError(f"metrics and ks must be lists that are not empty, got {metrics!r} and {ks!r}.")
+    for name in metrics:
+        plain, at, k = name.partition("@")
+        if at and k != "k":
+            raise MetricError(
+                f"Metric {name!r}: say cut-offs with ks=[{k}], and metrics without, as {plain!r}."
+            )
     return [parse_metric(f"{name.removesuffix('@k')}@{k}") for name in metrics for k in sorted(set(ks))]
 
 

@@ -187,7 +187,11 @@ class _Judge:
             score_mean=score_sum / total,
             metrics=estimates,
             left_out=self._left_out,
-            notes=tuple(self._notes()),
+            notes=(
+                f"Judged in blocks, as tables of more than {STREAMED_ROWS:,} rows are: without baselines, and without "
+                "looking for rows of the same user and item.",
+                *self._notes(),
+            ),
             curves=binary_curves(self._sample()) if binary else None,
             decisions=self._decisions(scan) if scan else {},
         )

@@ -46,7 +46,7 @@ def compare(
         Path | None, typer.Option("--output", metavar="FILE", help="Also write the result there as JSON.")
     ] = None,
 ) -> None:
-    """Compare two runs on the same rows, or put many side by side; exit code 1 when a gate fails."""
+    """Compare two runs on the same rows, or put many side by side; exit code 1 if a gate fails, 2 if it is wrong."""
     if len(runs) > _TWO or (len(runs) == _TWO and metric is not None):
         if gate or data:
             raise ConfigError(
@@ -56,11 +56,14 @@ def compare(
         return
     if len(runs) < _TWO:
         raise ConfigError("give two runs to compare, or more to put side by side")
-    from evaluation import judge_gates, parse_gate, parse_metric
+    from evaluation import EvaluationError, judge_gates, parse_gate, parse_metric
 
-    gates = [parse_gate(text, is_strict=strict) for text in gate or ()]
-    for wanted in gates:  # a wrong name is found before the runs are measured
-        parse_metric(wanted.metric.rpartition("/")[2])
+    try:
+        gates = [parse_gate(text, is_strict=strict) for text in gate or ()]
+        for wanted in gates:  # a wrong name is found before the runs are measured
+            parse_metric(wanted.metric.rpartition("/")[2])
+    except EvaluationError as error:  # exit code 1 says that a gate failed, and no pipeline should think so
+        raise ConfigError(f"--gate: {error}") from error
     start_tensorflow()
     from easyrec.offline.comparison import compare_runs
 
@@ -71,7 +74,10 @@ def compare(
         resamples=resamples,
         tell=lambda text: console.print(f"{text} ...", markup=False),
     )
-    results = judge_gates(comparison, gates)
+    try:
+        results = judge_gates(comparison, gates)
+    except EvaluationError as error:
+        raise ConfigError(f"--gate: {error}") from error
     out = output()
     out.print(str(comparison), markup=False)
     if save is not None:

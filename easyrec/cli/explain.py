@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from easyrec.cli.common import messages, output
+from easyrec.cli.common import messages, note, output
 from easyrec.startup import start_tensorflow
 
 
@@ -62,11 +62,13 @@ def explain(
         command=_command(run, task, metric, data, rows, examples, repeats, report),
     )
     if report is None and data is None:  # it is about the rows that the run's own report is about
-        add_explanations(
+        added = add_explanations(
             folder.report,
             importance=[found.importance] if found.importance else (),
             attributions=found.attributions,
         )
+        if added is None:
+            note(f"`easyrec evaluate {run}` writes a report of the run with this explanation")
     out = output()
     for part in (found.importance, *found.attributions):
         if part is not None:

@@ -16,6 +16,7 @@ from easyrec.errors import DataError
 from easyrec.export.bundle import Bundle
 from easyrec.export.tables import KeyedTable
 from easyrec.features.encoder import Encoder
+from easyrec.offline.errors import raises_easyrec_errors
 from easyrec.offline.evaluation import OfflineEvaluation, ScoreFunction
 from easyrec.run import RunFolder, open_run
 from evaluation import Comparison, TaskColumns, compare, compared_rankings
@@ -85,6 +86,7 @@ def open_side(
     return Side(name, folder, bundle, OfflineEvaluation(config, rows, Encoder.load(config, folder.features)))
 
 
+@raises_easyrec_errors
 def compare_runs(
     reference: str | Path,
     model: str | Path,
@@ -108,8 +110,8 @@ def compare_runs(
         The comparison; metrics of ranked lists are named `ranking/...`.
 
     Raises:
-        EasyRecError: There is no such run, or it has no evaluation rows.
-        EvaluationError: The runs have no task in common, or their rows differ.
+        EasyRecError: There is no such run, it has no evaluation rows, the runs have no task in common, or their rows
+            differ.
     """
     names = _names(reference, model)
     first = open_side(reference, names[0], data, tell=tell)

@@ -26,6 +26,7 @@ from easyrec.export.runtime import Predictions
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import Network
 from easyrec.offline.catalogue import Catalogue, read_catalogue
+from easyrec.offline.errors import raises_easyrec_errors
 from easyrec.offline.rates import LabelSums, training_sums
 from evaluation import (
     EvaluationResult,
@@ -38,6 +39,7 @@ from evaluation import (
     fit_baselines,
 )
 from evaluation.rates import DEFAULT_STRENGTH, rates_of_counts
+from evaluation.slice_result import SLICE_RESAMPLES
 
 Predict = Callable[[pa.Table], Predictions]
 ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
@@ -153,6 +155,7 @@ class OfflineEvaluation:
 
     # Rows.
 
+    @raises_easyrec_errors
     def rows(
         self, predict: Predict, *, intervals: bool, max_rows: int | None = None
     ) -> EvaluationResult | None:
@@ -188,7 +191,7 @@ class OfflineEvaluation:
             seed=self.config.training.seed,
         )
         draws = options.resamples if intervals else 0
-        return replace(result, slices=self._slices(table, sums, draws)) if draws else result
+        return replace(result, slices=self._slices(table, sums, draws, result)) if draws else result
 
     def predictions(self, predict: Predict, max_rows: int | None = None) -> pa.Table:
         """A predictions table of the evaluation rows: users, items, weights, and by task `label/<task>` and scores.
@@ -221,7 +224,7 @@ class OfflineEvaluation:
         return pa.concat_tables(parts)
 
     def _slices(
-        self, table: pa.Table, sums: Mapping[str, LabelSums], resamples: int
+        self, table: pa.Table, sums: Mapping[str, LabelSums], resamples: int, result: EvaluationResult
     ) -> tuple[SliceResult, ...]:
         """The first task by how many training rows users and items have, in quarters."""
         keys = self.config.data.keys
@@ -245,10 +248,13 @@ class OfflineEvaluation:
             tasks={name: task},
             user=keys.user,
             weight="weight" if self.config.data.weight is not None else None,
-            resamples=resamples,
+            # P-values adjusted for several slices live further out in the tails than the ends of an interval.
+            resamples=max(resamples, SLICE_RESAMPLES),
             seed=self.config.training.seed,
         )
-        return (found,)
+        # One number has one interval in a report, however often its bootstrap is run.
+        overall = result[name].metrics.get(found.metric)
+        return (found if overall is None else replace(found, overall=overall),)
 
     def _with_baselines(
         self, table: pa.Table, sums: Mapping[str, LabelSums]
@@ -276,6 +282,7 @@ class OfflineEvaluation:
         """Users, items and what is relevant; read once."""
         return read_catalogue(self.config, self._data, self._encoder)
 
+    @raises_easyrec_errors
     def ranking(
         self,
         models: Mapping[str, Ranker | ScoreFunction],

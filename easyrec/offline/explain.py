@@ -17,6 +17,7 @@ from easyrec.errors import DataError, nearest
 from easyrec.features.encoder import Encoder
 from easyrec.models.network import build_network
 from easyrec.offline.attribution import IntegratedGradients, feature_columns, score_of_task
+from easyrec.offline.errors import raises_easyrec_errors
 from easyrec.offline.evaluation import NetworkPredictor, OfflineEvaluation
 from easyrec.run import open_run
 from easyrec.training.checkpoints import CheckpointStore
@@ -42,6 +43,7 @@ class Explanation:
     rows: int
 
 
+@raises_easyrec_errors
 def explain_run(
     run: str | Path,
     *,
@@ -71,8 +73,8 @@ def explain_run(
         Importance and attributions.
 
     Raises:
-        EasyRecError: There is no such run, task or checkpoint, or there are no evaluation rows.
-        EvaluationError: The metric does not fit the task.
+        EasyRecError: There is no such run, task or checkpoint, there are no evaluation rows, or the metric does not fit
+            the task.
     """
     folder = open_run(run)
     config = folder.config()

@@ -8,12 +8,14 @@ from easyrec.config.pipeline import PipelineConfig
 from easyrec.data.bound import BoundDataset
 from easyrec.data.rows import Rows
 from easyrec.features.encoder import Encoder
+from easyrec.offline.errors import raises_easyrec_errors
 from evaluation import LeakageReport, check_leakage
 
 MAX_ROWS = 200_000
 """Rows looked at on each side."""
 
 
+@raises_easyrec_errors
 def look_for_leakage(
     config: PipelineConfig, data: BoundDataset, encoder: Encoder, max_rows: int = MAX_ROWS
 ) -> LeakageReport | None:

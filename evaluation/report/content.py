@@ -20,6 +20,7 @@ from evaluation.ranking_result import RankingResult
 from evaluation.render import decimals_for, interval_text, number, percent
 from evaluation.results import EvaluationResult, TaskResult
 from evaluation.slice_result import SliceResult
+from evaluation.uncertainty import Estimate
 
 SCHEMA = "easyrec.report/1"
 EXPLANATIONS_START = "<!-- explanations -->"
@@ -174,8 +175,7 @@ def task_verdict(task: TaskResult) -> str:
     )
     value = number(estimate.value, decimals)
     if task.type == "regression":
-        explained = task.metrics.get("r2")
-        share = f"; {percent(explained.value)} of the variance is explained" if explained else ""
+        share = _explained_words(task.metrics.get("r2"))
         return f"{task.name}: RMSE {value}{span}{share}.{_against_baseline(task, main)}"
     if task.type == "multiclass":
         right = f"the most likely class is right for {percent(estimate.value, 1)} of rows{span}"
@@ -189,6 +189,14 @@ def task_verdict(task: TaskResult) -> str:
         f"{task.name}: a positive row is scored above a negative one {percent(estimate.value)} of the time, "
         f"AUC {value}{span}.{chance}{_against_baseline(task, main)}{_calibration_words(task)}"
     )
+
+
+def _explained_words(r2: Estimate | None) -> str:
+    if r2 is None or not math.isfinite(r2.value):
+        return ""
+    if r2.value < 0:
+        return "; always predicting the mean label would be closer"
+    return f"; {percent(r2.value)} of the variance is explained"
 
 
 def _against_baseline(task: TaskResult, main: str) -> str:

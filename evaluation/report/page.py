@@ -22,6 +22,7 @@ def page(report: Report) -> dict[str, Any]:
     return {
         "report": report,
         "verdicts": report.verdicts(),
+        "leaks": report.leakage is not None and not report.leakage.is_clean,
         "facts": layout.facts(report.summary),
         "ranking": _ranking(report.ranking, report.model, draw) if report.ranking else None,
         "evaluation": _evaluation(report.evaluation, draw) if report.evaluation else None,

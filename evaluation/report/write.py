@@ -149,7 +149,7 @@ def add_explanations(
     shown = {
         "report.md": _between_marks(texts["report.md"], explanations_markdown(report)),
         "report.html": _between_marks(
-            texts["report.html"], f"{EXPLANATIONS_START}\n{html}\n{EXPLANATIONS_END}"
+            texts["report.html"], f"{EXPLANATIONS_START}\n{html.rstrip()}\n{EXPLANATIONS_END}"
         ),
     }
     if not all(shown.values()):

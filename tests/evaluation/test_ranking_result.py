@@ -139,6 +139,11 @@ def test_the_primary_metric(world: dict[str, Any], ks: Any, metrics: Any, expect
         ({"primary": "ndcg@11"}, MetricError, "did you mean 'ndcg@1"),
         ({"metrics": ["ndgc"]}, MetricError, "did you mean 'ndcg@k'"),
         ({"metrics": "ndcg"}, MetricError, "must be lists"),
+        (
+            {"metrics": ["ndcg@10"]},
+            MetricError,
+            r"say cut-offs with ks=\[10\], and metrics without, as 'ndcg'",
+        ),
         ({"ks": [0]}, MetricError, "at least 1"),
         (
             {"seen": sparse.csr_array((2, 2))},

@@ -61,9 +61,9 @@ def test_runs_are_put_side_by_side(two_runs, capsys):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--gate", "auc"], 1, "METRIC:CHANGE"),
-        (["--gate", "liked/acu:0"], 1, "did you mean 'auc'"),
-        (["--gate", "like/auc:0"], 1, "did you mean 'liked/auc'"),
+        (["--gate", "auc"], 2, "METRIC:CHANGE"),
+        (["--gate", "liked/acu:0"], 2, "did you mean 'auc'"),
+        (["--gate", "like/auc:0"], 2, "did you mean 'liked/auc'"),
         (["--metric", "liked/acu"], 1, "did you mean 'liked/auc'"),
     ],
 )

@@ -5,9 +5,10 @@ import pyarrow as pa
 import pytest
 
 from easyrec.cli.main import run
-from easyrec.errors import DataError
+from easyrec.errors import DataError, EasyRecError
 from easyrec.export.bundle import Bundle
 from easyrec.offline.explain import explain_run
+from evaluation import EvaluationError, MetricError
 
 pytestmark = pytest.mark.slow
 
@@ -83,5 +84,8 @@ def test_an_explanation_joins_the_report_that_is_there(two_runs, capsys):
 def test_wrong_requests_are_explained(two_runs, capsys):
     with pytest.raises(DataError, match="liked"):
         explain_run(two_runs.full, task="like")
+    for kind in (EasyRecError, EvaluationError, MetricError):  # whichever of the two packages one knows
+        with pytest.raises(kind, match="did you mean 'auc'"):
+            explain_run(two_runs.full, metric="acu")
     assert run(["explain", str(two_runs.data)]) == 2
     assert "is not a run" in capsys.readouterr().err

@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
 from evaluation import (
+    Attribution,
     DataError,
     EvaluationError,
     Example,
     RecommendedItem,
     TaskColumns,
+    add_explanations,
+    check_leakage,
     evaluate,
     evaluate_ranking,
+    permutation_importance,
     rate_baselines,
     write_report,
 )
@@ -233,6 +238,50 @@ def test_a_title_alone_is_a_report(tmp_path: Path) -> None:
     paths = write_report(tmp_path / "new" / "folder", title="Nothing yet")
     assert paths.markdown.read_text() == "# Nothing yet\n"
     assert Page(paths.html.read_text()).tags.count("section") == 0
+
+
+def test_explanations_can_be_added_later(parts: dict[str, Any], tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = pa.table({"age": generator.random(60), "label": generator.integers(0, 2, 60)})
+    importance = [
+        permutation_importance(
+            lambda some: some["age"].to_numpy(),
+            rows,
+            rows["label"].to_numpy(),
+            {"age": ["age"]},
+            repeats=1,
+            resamples=40,
+        )
+    ]
+    attributions = [Attribution("user <7>", 1.0, 0.2, {"age": 0.8}, {"age": "7"}, "log-odds")]
+    whole = write_report(
+        tmp_path / "whole", title="T", **parts, importance=importance, attributions=attributions
+    )
+    write_report(tmp_path / "later", title="T", **parts)
+    for _ in range(2):  # the second time replaces what the first added
+        later = add_explanations(tmp_path / "later", importance=importance, attributions=attributions)
+        assert later is not None
+        for mine, other in zip(whole, later, strict=True):
+            assert mine.read_text() == other.read_text()
+    assert "user &lt;7&gt;" in whole.html.read_text()
+    assert add_explanations(tmp_path / "nothing") is None
+    later.markdown.write_text(later.markdown.read_text().replace("<!-- explanations -->", ""))
+    assert add_explanations(tmp_path / "later") is None
+    assert later.html.read_text() == whole.html.read_text()
+
+
+def test_leakage_is_a_warning_and_a_bad_regression_is_said_to_be(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"label": [1.0, 2.0, 3.0, 4.0] * 5, "score": [9.0, 1.0, 8.0, 0.0] * 5})
+    rows["key"] = range(20)
+    leakage = check_leakage(rows, rows, label="label", features=["key"])
+    paths = write_report(
+        tmp_path, title="T", evaluation=evaluate(rows), leakage=leakage, notes=["Rows <b> left out"]
+    )
+    page = paths.html.read_text()
+    assert page.count('class="verdict warning"') == 1
+    assert "always predicting the mean label would be closer" in page
+    assert "Rows &lt;b&gt; left out" in page
+    assert json.loads(paths.json.read_text())["notes"] == ["Rows <b> left out"]
 
 
 def test_hostile_and_foreign_names_are_shown_as_they_are(tmp_path: Path) -> None:
