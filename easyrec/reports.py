@@ -77,7 +77,7 @@ def write_reports(
     """
     run, encoder = prepared.run, prepared.encoder
     coverage = encoder.coverage()
-    warnings = [*notes_of(prepared), *measured.notes]
+    warnings = [*notes_of(prepared), *measured.notes, *_choice(prepared, result)]
     report = run_report(
         result,
         prepared.data.report.as_dict(),
@@ -100,6 +100,18 @@ def write_reports(
         notes=[*warnings, *left_out],
     )
     return tuple(left_out)
+
+
+def _choice(prepared: Prepared, result: TrainingResult) -> list[str]:
+    """What it means for the figures that the same rows have chosen the checkpoint."""
+    looked = len(result.evaluations)
+    if prepared.config.export.checkpoint != "best" or result.best_step is None or looked < 2:
+        return []
+    return [
+        f"the checkpoint of step {result.best_step:,} is the best of {looked} by {result.monitor} on the rows that are "
+        "judged here, which flatters it a little; for a figure that nothing was chosen by, judge other rows: "
+        f"`easyrec evaluate {prepared.run.directory} --data FILE`"
+    ]
 
 
 def evaluation_report_of(
