@@ -103,7 +103,7 @@ def rank_slices(
         column.name,
         estimate_from_draws(*overall, level=level, n=lists.n_users),
         adjusted_slices(slices),
-        gaps_of_columns(drawn, level, lists.n_users),
+        gaps_of_columns(drawn, slices, level, lists.n_users),
         level,
         resamples,
         "user",

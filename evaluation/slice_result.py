@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SLICE_RESAMPLES = 1000
 """More than for plain intervals: adjusted p-values live far out in the tails."""
 
+FEWEST_UNITS = 10
+"""Of fewer users than this, resamples are so much alike that intervals come out far too narrow."""
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -48,6 +51,11 @@ class Slice:
     difference: Estimate
     p_value: float
     adjusted_p: float = float("nan")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it has enough users to be compared with the others."""
+        return self.n_units >= FEWEST_UNITS
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -131,9 +139,15 @@ class SliceResult:
 
     def method(self) -> str:
         """How it was computed, in words."""
+        small = sum(not one.is_large for one in self.slices)
+        words = (
+            f" Slices of fewer than {FEWEST_UNITS} {self.unit}s have no interval and are not compared."
+            if small
+            else ""
+        )
         return (
             f"Slices are compared with all rows by one bootstrap over {self.unit}s, {self.resamples:,} resamples; "
-            f"p-values are adjusted for the {len(self.slices):,} slices (Benjamini-Hochberg)."
+            f"p-values are adjusted for the {len(self.slices) - small:,} slices (Benjamini-Hochberg).{words}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from evaluation.metrics.registry import parse_metric
 from evaluation.multiplicity import benjamini_hochberg
 from evaluation.plans import Plan, TaskColumns
 from evaluation.predictions import Duplicates, default_tasks, plan_tasks, without_duplicates
-from evaluation.slice_result import SLICE_RESAMPLES, Slice, SliceResult
+from evaluation.slice_result import FEWEST_UNITS, SLICE_RESAMPLES, Slice, SliceResult
 from evaluation.streaming import STREAMED_ROWS, rows_in_file
 from evaluation.tables import Column, Predictions, read_columns
 from evaluation.uncertainty import (
@@ -136,7 +136,7 @@ def evaluate_slices(
         column.name,
         cutter.estimate(*overall, level),
         adjusted_slices(slices),
-        gaps_of_columns({key: found for key, (_, found) in drawn.items()}, level, units.n),
+        gaps_of_columns({key: found for key, (_, found) in drawn.items()}, slices, level, units.n),
         level,
         resamples,
         units.name,
@@ -226,7 +226,7 @@ def _numbers(values: "pd.Series[Any]") -> tuple[FloatArray, Callable[[float], st
     if pd.api.types.is_datetime64_any_dtype(values):
         times = values.to_numpy().astype("datetime64[s]")
         numbers = np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
-        return numbers, lambda number: str(pd.Timestamp(number, unit="s"))
+        return numbers, lambda number: str(pd.Timestamp(round(number), unit="s"))
     return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64), lambda number: f"{number:g}"
 
 
@@ -250,13 +250,25 @@ def _quantiles(numbers: FloatArray, parts: int, written: Callable[[float], str])
 
 
 def adjusted_slices(slices: Sequence[Slice]) -> tuple[Slice, ...]:
-    """The slices with p-values adjusted for their number."""
-    adjusted = benjamini_hochberg([one.p_value for one in slices])
-    return tuple(replace(one, adjusted_p=float(value)) for one, value in zip(slices, adjusted, strict=True))
+    """The slices with p-values adjusted for their number; those of too few users have neither interval nor p-value."""
+    known = [one if one.is_large else _untested(one) for one in slices]
+    adjusted = benjamini_hochberg([one.p_value for one in known])
+    return tuple(replace(one, adjusted_p=float(value)) for one, value in zip(known, adjusted, strict=True))
+
+
+def _untested(one: Slice) -> Slice:
+    nan, note = float("nan"), f"too few for an interval: fewer than {FEWEST_UNITS}"
+    estimate, difference = (
+        replace(given, low=nan, high=nan, note=given.note or note) for given in (one.estimate, one.difference)
+    )
+    return replace(one, estimate=estimate, difference=difference, p_value=nan)
 
 
 def gaps_of_columns(
-    drawn: Mapping[tuple[str, str], tuple[float, FloatArray]], level: float, n_units: int
+    drawn: Mapping[tuple[str, str], tuple[float, FloatArray]],
+    slices: Sequence[Slice],
+    level: float,
+    n_units: int,
 ) -> dict[str, Estimate]:
     """Largest minus smallest value among the slices of each column.
 
@@ -267,6 +279,7 @@ def gaps_of_columns(
 
     Args:
         drawn: (value, draws [resamples]) by column and slice.
+        slices: The slices; those of too few users do not count.
         level: Confidence level.
         n_units: Number of units.
 
@@ -274,11 +287,12 @@ def gaps_of_columns(
         Estimates by column that has at least two slices with a value.
     """
     gaps = {}
+    large = {(one.column, one.value) for one in slices if one.is_large}
     for column in dict.fromkeys(name for name, _ in drawn):
         pairs = [
             (value, draws)
-            for (name, _), (value, draws) in drawn.items()
-            if name == column and not np.isnan(value)
+            for key, (value, draws) in drawn.items()
+            if key[0] == column and key in large and not np.isnan(value)
         ]
         if len(pairs) < _TWO:
             continue

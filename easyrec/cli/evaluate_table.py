@@ -98,6 +98,23 @@ class TableRequest:
                 found[label] = TaskColumns(type_, label, one, classes if type_ == "multiclass" else None)  # type: ignore[arg-type]
         return found
 
+    def metrics_of(self, tasks: dict[str, TaskColumns]) -> dict[str, list[str]] | None:
+        """The metrics asked for, for each task those that fit it; one that fits none is left for the check of it."""
+        from evaluation import parse_metric
+
+        if self.metrics is None:
+            return None
+        kinds = {
+            name: {task.type, "ranking", *(("grouped", "session") if task.type == "binary" else ())}
+            for name, task in tasks.items()
+        }
+        wanted: dict[str, list[str]] = {name: [] for name in tasks}
+        for metric in self.metrics:
+            fitting = [name for name in tasks if kinds[name] & set(parse_metric(metric).metric.kinds)]
+            for name in fitting or tasks:
+                wanted[name].append(metric)
+        return wanted
+
     def command(self) -> str:
         """The command that makes the same report."""
         parts = ["easyrec", "evaluate", "--predictions", str(self.table)]
@@ -132,7 +149,7 @@ def judge_table(request: TableRequest) -> None:
     result = evaluate(
         request.table,
         tasks=tasks,
-        metrics=request.metrics,
+        metrics=request.metrics_of(tasks),
         duplicates=request.duplicates,  # type: ignore[arg-type]
         level=request.level,
         resamples=resamples,

@@ -144,6 +144,26 @@ def test_the_gap_of_slices_that_are_alike_is_seldom_called_more_than_chance() ->
     assert called <= 9  # 3 expected; 9 or more in one case of a thousand
 
 
+def test_slices_of_a_few_users_are_shown_and_not_compared() -> None:
+    generator = np.random.default_rng(2)
+    rows = pd.DataFrame({"label": generator.normal(size=400), "user": np.arange(400) // 8})
+    rows["score"] = rows["label"] + generator.normal(size=400)
+    rows["genre"] = np.where(rows["user"] < 4, "rare", np.where(rows["user"] % 2, "a", "b"))
+    rows.loc[rows["user"] < 4, "score"] = rows["label"]  # no error at all
+    result = evaluate_slices(rows, ["genre"], user="user", metric="rmse", resamples=200)
+    rare = result.slices[-1]
+    assert (rare.value, rare.n_units, rare.estimate.value) == ("rare", 4, 0.0)
+    assert math.isnan(rare.p_value)
+    assert not rare.estimate.has_interval
+    assert not rare.difference.has_interval
+    assert "fewer than 10" in rare.estimate.note
+    assert not any(one.value == "rare" for one in result.different())
+    kept = [one.estimate.value for one in result.slices[:2]]
+    assert result.gaps["genre"].value == pytest.approx(max(kept) - min(kept))
+    assert "adjusted for the 2 slices" in result.method()
+    assert "fewer than 10 users" in result.method()
+
+
 def test_the_gap_of_two_slices_is_their_difference_with_its_interval(table: pd.DataFrame) -> None:
     two = table[table["country"] != "b"]
     result = evaluate_slices(two, ["country"], user="user")

@@ -161,6 +161,14 @@ def test_several_tasks_types_and_classes(random, tmp_path, capsys):
     }
     assert [one["task"] for one in report["slices"]] == ["bought", "clicked", "stars"]
     assert report["versions"]["easyrec"]
+    options += ["--metric", "rmse", "--metric", "auc", "--metric", "brier"]
+    assert run(["evaluate", "--predictions", str(tmp_path / "scored.csv"), *options]) == 0
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert {name: list(task["metrics"]) for name, task in report["evaluation"]["tasks"].items()} == {
+        "bought": ["auc"],
+        "clicked": ["auc", "brier"],
+        "stars": ["rmse"],
+    }
     before = (tmp_path / "r" / "report.html").read_text()
     command = shlex.split(report["command"])
     assert run(command[1:]) == 0
