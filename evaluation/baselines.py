@@ -5,6 +5,7 @@ those that fit the data at hand, by name, ready for `evaluate_ranking`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -223,6 +224,10 @@ BASELINES: Mapping[str, Callable[[int], Baseline]] = MappingProxyType(
 """Baselines by name, each made from a seed."""
 
 
+_OF_NEIGHBOURS = ("content_based", "co_occurrence", "last_item")
+"""They know nothing of most items, and of no item for a user without history."""
+
+
 def fit_baselines(
     interactions: Interactions,
     items: ItemAttributes | None = None,
@@ -240,7 +245,8 @@ def fit_baselines(
         seed: Seed of the random baseline.
 
     Returns:
-        Score functions by name.
+        Score functions by name. Items of which a baseline of neighbours knows nothing, all of them for a user without
+        history, come last and by popularity: any order is better than that of the item codes.
 
     Raises:
         DataError: An unknown name, or a named baseline lacks what it needs.
@@ -258,7 +264,18 @@ def fit_baselines(
     both = fitted.get("co_occurrence"), fitted.get("last_item")
     if isinstance(both[0], CoOccurrenceBaseline) and isinstance(both[1], LastItemBaseline):
         both[1].share(both[0])  # what takes time is the same for both
-    return {name: one.fit(interactions, items).scores for name, one in fitted.items()}
+    popularity = _sum_by_item(interactions, interactions.weights)
+    scores = {name: one.fit(interactions, items).scores for name, one in fitted.items()}
+    return {
+        name: partial(_popular_after, one, popularity) if name in _OF_NEIGHBOURS else one
+        for name, one in scores.items()
+    }
+
+
+def _popular_after(score: ScoreFunction, popularity: FloatArray, users: IntArray) -> FloatArray:
+    """Scores above 0 as they are; what is not like anything the user took comes after it, by popularity."""
+    scores = np.asarray(score(users))
+    return np.where(scores > 0, scores, popularity / (1 + popularity.max(initial=0.0)) - 1)
 
 
 def _sum_by_item(interactions: Interactions, values: FloatArray) -> FloatArray:
