@@ -3,25 +3,27 @@
     python benchmarks/cluster_throughput.py            3 rounds over 400,000 rows: about 10 minutes
     python benchmarks/cluster_throughput.py --quick    1 round over 100,000 rows: to see that everything runs
     python benchmarks/cluster_throughput.py --latency 1 --rate 1gbit
-                                                       with a delay of 1 ms and a bandwidth cap on the loopback of an
-                                                       own network namespace; needs root and `tc` (iproute2)
+                                                       each cluster a second time, over a network with a delay of 1 ms
+                                                       and a bandwidth (benchmarks/slow_network.py); needs root
 
 Every variant trains the DeepFM of `train_throughput.py` on the same generated Criteo-like rows, each in a fresh
 process, in turn in every round. Two epochs: compiling is in the first one, the second one is measured. All processes
 share the cores of this machine, so more workers cannot be faster here; what is measured is what the cluster costs. On
 a machine that others use, compare examples per CPU-second.
 
+    parquet       one process, rows from Parquet
     local         one process, batches from shards
     1x1 ... NxM   N workers, M parameter servers
+
+Beside speed it prints which share of the CPU time the chief and the coordinator took, and what an example cost the
+workers and the servers: the constants of the model in docs/explanation/training_on_a_cluster.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -33,49 +35,74 @@ import folder_last  # noqa: F401
 import psutil
 from criteo_like import generate
 from loop_easyrec import pipeline
+from slow_network import FAR, slow_network
 
 from easyrec.fitting import fit
 from easyrec.preparation import prepare
 from easyrec.training.callbacks import Callback, StepInfo
+from easyrec.training.cluster import chief
+from easyrec.training.cluster.roles import CHIEF, Cluster, LocalCluster, Role, local_addresses
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = [
-    "training.shards.local=true",
     "training.shards.split_batches=8",
     "training.log_every=8",
     "training.checkpoints.keep=1",
 ]
+ALONE = ("parquet", "local")
+SLOW = "-slow"
+_ROLES = {"worker": "workers", "ps": "servers"}
 
 
 class Clock(Callback):
-    """Examples and CPU seconds, of all processes together, between the first and the last look in the second epoch."""
+    """Examples, and CPU seconds of each role, between the first and the last look in the second epoch."""
 
     def __init__(self) -> None:
-        self.first: tuple[int, float] | None = None
-        self.last = (0, 0.0)
+        self.first: tuple[int, dict[str, float]] | None = None
+        self.last: tuple[int, dict[str, float]] = (0, {})
 
     def on_step(self, info: StepInfo) -> None:
         """Looks at the clock."""
         if info.epoch == 1:
             own = psutil.Process()
-            times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
-            self.last = (info.examples, sum(time.user + time.system for time in times))
+            seconds: dict[str, float] = {}
+            for process in (own, *own.children(recursive=True)):
+                role = _ROLES.get(process.name().partition(":")[0], "coordinator")
+                times = process.cpu_times()
+                seconds[role] = seconds.get(role, 0.0) + times.user + times.system
+            self.last = (info.examples, seconds)
             self.first = self.first or self.last
 
-    def per_cpu_second(self) -> float:
-        """Examples for each second that a core worked."""
-        examples, seconds = self.first or self.last
-        return (self.last[0] - examples) / max(self.last[1] - seconds, 1e-9)
+    def microseconds(self) -> dict[str, float]:
+        """CPU time an example, by role; all of it is the coordinator's where there is one process."""
+        examples, before = self.first or self.last
+        count = max(1, self.last[0] - examples)
+        return {role: 1e6 * (now - before.get(role, 0.0)) / count for role, now in self.last[1].items()}
 
 
-def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
+def far_addresses(local: LocalCluster) -> Cluster:
+    """The cluster's processes by the address that leads over the slow network."""
+    near = local_addresses(local)
+    addresses = {
+        job: tuple(address.replace("127.0.0.1", FAR) for address in found)
+        for job, found in near.addresses.items()
+    }
+    return Cluster(addresses, Role(CHIEF, 0, addresses[CHIEF][0]))
+
+
+def train(data: Path, folder: Path, variant: str, seed: int, options: list[str]) -> dict[str, Any]:
     """Trains one variant in this process; examples per second of the second epoch, AUC, and the workers' load."""
     folder.mkdir(parents=True)
     file = folder / "pipeline.yaml"
     file.write_text(pipeline(data, seed, epochs=2), encoding="utf-8")
-    prepared = prepare(file, [*OPTIONS, f"training.shards.path={data / 'shards'}"], run=folder / "run")
+    chosen = [*OPTIONS, f"training.shards.path={data / 'shards'}", *options]
+    chosen += ["training.shards.local=true"] if variant == "local" else []
+    prepared = prepare(file, chosen, run=folder / "run")
+    if variant.endswith(SLOW):
+        variant = variant.removesuffix(SLOW)
+        chief.local_addresses = far_addresses
     workers, _, servers = variant.partition("x")
-    cluster = None if variant == "local" else f"local:workers={workers},ps={servers}"
+    cluster = None if variant in ALONE else f"local:workers={workers},ps={servers}"
     clock = Clock()
     fit(prepared, cluster=cluster, callbacks=[clock])
     lines = prepared.run.logged()
@@ -87,7 +114,8 @@ def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
     metrics = next(line for line in reversed(lines) if line["event"] == "evaluation")
     return {
         "rate": (last["examples"] - skipped["examples"]) / seconds,
-        "per_cpu": clock.per_cpu_second(),
+        "per_cpu": 1e6 / max(1e-9, sum(clock.microseconds().values())),
+        "cpu": clock.microseconds(),
         "idle": statistics.mean(line["wait_share"] for line in second[1:]),
         "auc": metrics["label/auc"],
         "bytes_per_step": (last.get("bytes_moved", 0) - skipped.get("bytes_moved", 0))
@@ -99,7 +127,7 @@ def train(data: Path, folder: Path, variant: str, seed: int) -> dict[str, Any]:
 
 
 def measure(
-    data: Path, variants: list[str], rounds: int, shape: list[str]
+    data: Path, variants: list[str], rounds: int, inside: list[str], settings: list[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Trains every variant in every round, each in a fresh process."""
     outcomes: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
@@ -108,19 +136,30 @@ def measure(
             with tempfile.TemporaryDirectory() as folder:
                 command = [sys.executable, str(HERE / "cluster_throughput.py"), "--one", variant]
                 command += ["--data", str(data), "--folder", f"{folder}/one", "--seed", str(number)]
-                done = subprocess.run([*shape, *command], capture_output=True, text=True, check=False)
+                command += ["--set", *settings] if settings else []
+                prefix = inside if variant.endswith(SLOW) else []
+                done = subprocess.run([*prefix, *command], capture_output=True, text=True, check=False)
                 if done.returncode != 0:
                     sys.exit(f"{variant} failed:\n{done.stderr[-3000:]}")
             outcome = json.loads(done.stdout.strip().splitlines()[-1])
             outcomes[variant].append(outcome)
             print(
-                f"round {number + 1}  {variant:<7}{outcome['rate']:>9,.0f} examples/s  "
+                f"round {number + 1}  {variant:<9}{outcome['rate']:>9,.0f} examples/s  "
                 f"{outcome['per_cpu']:>8,.0f} per CPU-s  AUC {outcome['auc']:.4f}  "
-                f"idle {outcome['idle']:.0%}  {outcome['bytes_per_step'] / 2**20:.2f} MiB a step  "
+                f"idle {outcome['idle']:.0%}  {outcome['bytes_per_step'] / 2**20:.2f} MiB a step  {shares(outcome)}"
                 f"load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
     return outcomes
+
+
+def shares(outcome: dict[str, Any]) -> str:
+    """CPU microseconds an example by role, and the coordinator's share."""
+    cpu = outcome["cpu"]
+    if len(cpu) == 1:
+        return ""
+    split = ", ".join(f"{role} {cpu[role]:.1f}" for role in ("workers", "servers", "coordinator"))
+    return f"CPU µs: {split} ({cpu['coordinator'] / sum(cpu.values()):.1%})  "
 
 
 def report(outcomes: dict[str, list[dict[str, Any]]]) -> None:
@@ -133,30 +172,10 @@ def report(outcomes: dict[str, list[dict[str, Any]]]) -> None:
         if "local" in rates:
             alone = statistics.median(one["per_cpu"] for one in outcomes["local"])
             ratio = f"{rates[name] / rates['local']:.2f} of local, {per_cpu / alone:.2f} per CPU-second"
+        if name.endswith(SLOW):
+            ratio += f", {rates[name] / rates[name.removesuffix(SLOW)]:.2f} of the same on a fast network"
         auc = statistics.median(one["auc"] for one in found)
-        print(f"{name:<7}{rates[name]:>9,.0f} examples/s   AUC {auc:.4f}   {ratio}")
-
-
-@contextlib.contextmanager
-def namespace(latency: float, rate: str):  # type: ignore[no-untyped-def]
-    """A network namespace whose loopback is slow; gives what to write before a command to run it there."""
-    if not latency and not rate:
-        yield []
-        return
-    name = f"easyrec-{os.getpid()}"
-    inside = ["ip", "netns", "exec", name]
-    shaping = ["tc", "qdisc", "add", "dev", "lo", "root", "netem"]
-    shaping += ["delay", f"{latency / 2}ms"] if latency else []
-    shaping += ["rate", rate] if rate else []
-    if shutil.which("tc") is None:
-        sys.exit("`tc` is not installed (Debian: iproute2)")
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    try:
-        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
-        subprocess.run([*inside, *shaping], check=True)
-        yield inside
-    finally:
-        subprocess.run(["ip", "netns", "delete", name], check=True)
+        print(f"{name:<9}{rates[name]:>9,.0f} examples/s   AUC {auc:.4f}   {ratio}")
 
 
 def main() -> None:
@@ -167,7 +186,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="1 round over 100,000 rows")
-    parser.add_argument("--variants", nargs="+", default=["local", "1x1", "2x1", "4x2"])
+    parser.add_argument("--variants", nargs="+", default=["parquet", "local", "1x1", "2x1", "4x2"])
+    parser.add_argument(
+        "--set", nargs="*", default=[], help="settings, such as training.cluster.transfer=bfloat16"
+    )
     parser.add_argument("--latency", type=float, default=0.0, help="milliseconds a round trip, added")
     parser.add_argument("--rate", default="", help="bandwidth, such as 1gbit")
     parser.add_argument("--data", type=Path, help="folder the data are kept in; a temporary one unless given")
@@ -183,8 +205,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.data or Path(temporary)
         generate(folder, rows, min(50_000, rows))
-        with namespace(options.latency, options.rate) as shape:
-            report(measure(folder, options.variants, rounds, shape))
+        if not options.latency and not options.rate:
+            report(measure(folder, options.variants, rounds, [], options.set))
+            return
+        slow = [f"{name}{SLOW}" for name in options.variants if name not in ALONE]
+        with slow_network(options.latency, options.rate) as inside:
+            report(measure(folder, [*options.variants, *slow], rounds, inside, options.set))
 
 
 if __name__ == "__main__":

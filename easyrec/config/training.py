@@ -170,6 +170,10 @@ class ClusterConfig(StrictModel):
     """Seconds after which a split is taken to hang; ten times the usual, a minute at least, unless given."""
     staleness: int | None = Field(None, ge=1)
     """No split is begun before the one so many places ahead is done; 1 trains one split after the other."""
+    fetch_ahead: bool = False
+    """Fetch the rows and weights of the next batch while one is computed; they are then one update older."""
+    transfer: Literal["float32", "bfloat16"] = "float32"
+    """Type of rows and their gradients on the way between workers and servers; `bfloat16` moves half the bytes."""
 
 
 class TrainingConfig(StrictModel):

@@ -99,7 +99,7 @@ class EmbeddingCollection(tf.Module):
         return graph_lookup(self.groups, batch)
 
     def host_lookup(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> Lookup:
-        """The distinct ids of a batch of NumPy arrays, with the order that makes gradients cheap."""
+        """The distinct ids of a batch of NumPy arrays."""
         return host_lookup(self.groups, batch)
 
     def gather(self, lookup: Lookup) -> Rows:

@@ -5,25 +5,22 @@ in the batch, U of them distinct:
 
     unique/<g>    [U]  the distinct ids, as rows of the fused table
     inverse/<g>   [N]  int32, where each id of the batch lies in `unique`
-    order/<g>     [N]  int32, positions in the batch sorted by `inverse`
-    segments/<g>  [N]  int32, `inverse` in that order
 
 and, from the batch, `<feature>/row_lengths` and `<feature>/weights` of multi-valued features.
 
-`order` and `segments` let gradients be added up by a sorted segment sum, which costs a quarter of an unsorted one
-(docs/explanation/performance.md). They come from a counting sort outside the graph; a lookup made inside a graph
-lacks them and falls back to the unsorted sum.
+Gradients of the rows are added up by a product with a sparse matrix, which has a one where a row of the table and a
+place in the batch belong together. TensorFlow runs it as a plain loop over narrow rows: for 16 values a row it costs
+half of a sorted segment sum and a quarter of an unsorted one (docs/explanation/performance.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from scipy import sparse
 
 from easyrec.embedding.layout import Group
 
@@ -61,24 +58,20 @@ def _extras(groups: tuple[Group, ...], batch: Mapping[str, Any]) -> Lookup:
 
 def graph_lookup(groups: tuple[Group, ...], batch: Mapping[str, tf.Tensor]) -> Lookup:
     """The lookup of a batch, in TensorFlow ops."""
-    lookup = _extras(groups, batch)
-    for group in groups:
-        unique, inverse = tf.unique(flat_ids(group, batch))
-        lookup[f"unique/{group.name}"] = unique
-        lookup[f"inverse/{group.name}"] = inverse
-    return lookup
+    return _lookup(groups, batch, flat_ids)
 
 
 def host_lookup(groups: tuple[Group, ...], batch: Mapping[str, npt.NDArray[Any]]) -> Lookup:
-    """The lookup of a batch of NumPy arrays with the order that makes gradients cheap; for the input thread."""
+    """The lookup of a batch of NumPy arrays; for the input thread."""
+    return _lookup(groups, batch, _host_ids)
+
+
+def _lookup(groups: tuple[Group, ...], batch: Mapping[str, Any], ids: Callable[..., Any]) -> Lookup:
     lookup = _extras(groups, batch)
     for group in groups:
-        unique, inverse = tf.unique(_host_ids(group, batch))
-        order, segments = _counting_sort(inverse.numpy(), int(unique.shape[0]))
+        unique, inverse = tf.unique(ids(group, batch))
         lookup[f"unique/{group.name}"] = unique
         lookup[f"inverse/{group.name}"] = inverse
-        lookup[f"order/{group.name}"] = tf.convert_to_tensor(order)
-        lookup[f"segments/{group.name}"] = tf.convert_to_tensor(segments)
     return lookup
 
 
@@ -96,50 +89,21 @@ def _host_ids(group: Group, batch: Mapping[str, npt.NDArray[Any]]) -> npt.NDArra
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _counting_sort(
-    inverse: npt.NDArray[np.int32], count: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Positions sorted by value, equal values in their order, and the sorted values.
-
-    Args:
-        inverse: Values from 0 to `count - 1`, [N].
-        count: How many distinct values there are, each present.
-    """
-    size = inverse.size
-    if size == 0:
-        return np.empty(0, np.int32), np.empty(0, np.int32)
-    # Turning coordinates into compressed rows is a counting sort in C: a tenth of the time of `argsort`.
-    matrix = sparse.csr_array(
-        (np.ones(size, np.int8), (inverse, np.arange(size, dtype=np.int32))), shape=(count, size)
-    )
-    segments = np.repeat(np.arange(count, dtype=np.int32), np.diff(matrix.indptr))
-    return matrix.indices.astype(np.int32, copy=False), segments
-
-
-@tf.custom_gradient
-def _take_ordered(rows, inverse, order, segments):  # type: ignore[no-untyped-def]
-    """`tf.gather(rows, inverse)` whose gradient is a sorted segment sum."""
-
-    def gradient(upstream):  # type: ignore[no-untyped-def]
-        return tf.math.segment_sum(tf.gather(upstream, order), segments), None, None, None
-
-    return tf.gather(rows, inverse), gradient
-
-
 @tf.custom_gradient
 def _take(rows, inverse):  # type: ignore[no-untyped-def]
     """`tf.gather(rows, inverse)` whose gradient is dense: the rows are few and all of them used."""
 
     def gradient(upstream):  # type: ignore[no-untyped-def]
-        return tf.math.unsorted_segment_sum(upstream, inverse, tf.shape(rows)[0]), None
+        count = tf.size(inverse, tf.int64)
+        places = tf.stack([tf.cast(inverse, tf.int64), tf.range(count)], axis=1)
+        chosen = tf.SparseTensor(
+            places, tf.ones_like(inverse, upstream.dtype), [tf.shape(rows, tf.int64)[0], count]
+        )
+        return tf.sparse.sparse_dense_matmul(chosen, upstream), None
 
     return tf.gather(rows, inverse), gradient
 
 
 def take(rows: tf.Tensor, lookup: Lookup, group: Group) -> tf.Tensor:
     """Rows of the unique ids [U, D] laid out for every id of the batch, [N, D]; differentiable in `rows`."""
-    inverse = lookup[f"inverse/{group.name}"]
-    order = lookup.get(f"order/{group.name}")
-    if order is None:
-        return _take(rows, inverse)
-    return _take_ordered(rows, inverse, order, lookup[f"segments/{group.name}"])
+    return _take(rows, lookup[f"inverse/{group.name}"])

@@ -29,6 +29,7 @@ class ShardedTable(tf.Module):
     Attributes:
         shards: The variables.
         remote: Whether they lie on parameter servers.
+        transfer: Type that rows and their gradients have on the way between a worker and the servers.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ShardedTable(tf.Module):
         self.rows = rows
         self.dim = dim
         self.storage = tf.as_dtype(storage)
+        self.transfer = tf.float32
         self.shards = []
         for shard in range(shards):
             shape = (len(range(shard, rows, shards)), dim)
@@ -62,16 +64,28 @@ class ShardedTable(tf.Module):
             for shard in self.shards:
                 ask_for_huge_pages(shard)
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on the way between a worker and the servers."""
+        return int(self.dim * self.transfer.size)
+
     def gather(self, ids: tf.Tensor) -> tf.Tensor:
         """Rows of the ids [U], as [U, dim]."""
-        if len(self.shards) == 1:
-            return self.rows_of(0, ids)
         count = len(self.shards)
+        if count == 1:
+            return tf.cast(self._sent(0, ids), tf.float32)
         owners = tf.cast(ids % count, tf.int32)
         places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, count)
         local = tf.dynamic_partition(ids // count, owners, count)
-        parts = [self.rows_of(shard, part) for shard, part in enumerate(local)]
-        return tf.reshape(tf.dynamic_stitch(places, parts), [-1, self.dim])
+        parts = [self._sent(shard, part) for shard, part in enumerate(local)]
+        return tf.cast(tf.reshape(tf.dynamic_stitch(places, parts), [-1, self.dim]), tf.float32)
+
+    def _sent(self, shard: int, rows: tf.Tensor) -> tf.Tensor:
+        """Rows [U] of one shard as they travel, [U, dim]."""
+        if not self.remote:
+            return self.rows_of(shard, rows)
+        with tf.device(self.shards[shard].device):
+            return tf.cast(tf.gather(self.shards[shard], rows), self.transfer)
 
     def rows_of(self, shard: int, rows: tf.Tensor) -> tf.Tensor:
         """Rows [U] of one shard, as [U, dim] float32."""

@@ -144,6 +144,7 @@ def plan_training(
     optimizer = row_optimizer(config.training.optimizer.embedding)
     tables, groups, step_bytes = [], [], 0
     step_rows = np.zeros(count, np.int64)
+    moved = tf.as_dtype(config.training.cluster.transfer).size if servers else _WORD
     for group in collection.groups:
         members = [*group.singles, *group.multis]
         rows = {output.table: outputs[output.feature].rows for output in members}
@@ -159,7 +160,7 @@ def plan_training(
     for group, widths in groups:
         unique = host_lookup((group,), sample.as_dict())[f"unique/{group.name}"].numpy()
         step_rows += np.bincount(unique % count, minlength=count)
-        step_bytes += len(unique) * (2 * np.dtype(group.id_dtype).itemsize + 2 * _WORD * sum(widths))
+        step_bytes += len(unique) * (2 * np.dtype(group.id_dtype).itemsize + 2 * moved * sum(widths))
     return TrainingPlan(
         servers,
         workers,

@@ -167,7 +167,7 @@ class ReplicaStep(TrainStep):
             lambda value: strategy.experimental_local_results(value)[0], results
         )
         self._update_rows(rows, factor)
-        self.apply(gradients, state, factor)
+        self.apply(self.clipped(gradients), state, factor)
         return losses
 
     def _replica(self, batch: Tensors, lookup: Lookup, stop: tf.Tensor, dense: Any) -> Any:

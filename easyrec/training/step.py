@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 
 from easyrec.config.training import TrainingConfig
-from easyrec.embedding.collection import Activations, EmbeddingCollection
+from easyrec.embedding.collection import Activations, EmbeddingCollection, Rows
 from easyrec.embedding.lookup import Lookup
 from easyrec.embedding.optimizers import row_optimizer
 from easyrec.training.optimizers import dense_optimizer
@@ -100,35 +100,61 @@ class TrainStep:
         )
 
         def step(batch: Tensors, lookup: Lookup, factor: tf.Tensor) -> Tensors:
-            embeddings = self.network.embeddings
-            rows = embeddings.gather(lookup)
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(rows)
-                activations = embeddings.expand(rows, lookup)
-            fixed = {key: value for key, value in batch.items() if key not in ragged}
-            losses, upstream = dense(activations, fixed, factor)
-            targets = {key: activations[key] for key in upstream}
-            gradients = tape.gradient(targets, rows, output_gradients=upstream)
-            if embeddings.l2:
-                losses["embedding_l2"] = embeddings.penalty(rows)
-                losses["loss"] += losses["embedding_l2"]
-            embeddings.apply_gradients(
-                self.row_optimizer,
-                lookup,
-                rows,
-                gradients,
-                factor * self.config.optimizer.embedding.learning_rate,
-                clip_norm=self.config.optimizer.clip_embedding_norm,
+            rows = self.network.embeddings.gather(lookup)
+            (losses, _), gradients = self.through_rows(
+                batch, lookup, rows, lambda activations, fixed: dense(activations, fixed, factor)
             )
+            self.update_rows(lookup, rows, gradients, factor)
             return losses
 
         return tf.function(partial(step), input_signature=signature, autograph=False)
+
+    def through_rows(
+        self, batch: Tensors, lookup: Lookup, rows: Rows, dense: Callable[[Activations, Tensors], Any]
+    ) -> tuple[Any, Rows]:
+        """From the rows of a batch through the dense part and back.
+
+        Args:
+            batch: An encoded batch.
+            lookup: Its distinct ids.
+            rows: Their rows.
+            dense: From activations and the batch without its multi-valued features to a tuple that begins with the
+                losses and the gradients of the activations.
+
+        Returns:
+            What `dense` gave, the l2 penalty among the losses, and the gradients of the rows without it.
+        """
+        embeddings = self.network.embeddings
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(rows)
+            activations = embeddings.expand(rows, lookup)
+        ragged = ragged_keys(batch)
+        results = dense(activations, {key: value for key, value in batch.items() if key not in ragged})
+        losses, upstream = results[:2]
+        targets = {key: activations[key] for key in upstream}
+        gradients = tape.gradient(targets, rows, output_gradients=upstream)
+        if embeddings.l2:
+            losses["embedding_l2"] = embeddings.penalty(rows)
+            losses["loss"] += losses["embedding_l2"]
+        return results, gradients
+
+    def update_rows(self, lookup: Lookup, rows: Rows, gradients: Rows, factor: tf.Tensor) -> None:
+        """Updates the rows of a batch by the gradients of `through_rows`."""
+        optimizer = self.config.optimizer
+        self.network.embeddings.apply_gradients(
+            self.row_optimizer,
+            lookup,
+            rows,
+            gradients,
+            factor * optimizer.embedding.learning_rate,
+            clip_norm=optimizer.clip_embedding_norm,
+        )
 
     def _dense(self, activations: Activations, batch: Tensors, factor: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Forward, backward and update of the dense part; the losses, and the gradients of the activations."""
         weights, state = self.read()
         losses, upstream, gradients, state = self.gradients(activations, batch, weights, state)
-        self.apply(gradients, state, factor)
+        self.apply(self.clipped(gradients), state, factor)
         return losses, upstream
 
     def read(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
@@ -207,12 +233,14 @@ class TrainStep:
         after = [tf.convert_to_tensor(scope.get_current_value(variable)) for variable in self.state]
         return {**parts, "loss": total}, upstream, gradients, after
 
+    def clipped(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Gradients of the dense weights, of the norm that is allowed at most."""
+        norm = self.config.optimizer.clip_norm
+        return list(gradients) if norm is None else list(tf.clip_by_global_norm(gradients, norm)[0])
+
     def apply(self, gradients: Sequence[tf.Tensor], state: Sequence[tf.Tensor], factor: tf.Tensor) -> None:
-        """Updates the dense weights, and overwrites the dense state."""
-        optimizer = self.config.optimizer
-        if optimizer.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, optimizer.clip_norm)
-        self.dense_optimizer.learning_rate.assign(factor * optimizer.dense.learning_rate)
+        """Updates the dense weights by gradients, `clipped` already, and overwrites the dense state."""
+        self.dense_optimizer.learning_rate.assign(factor * self.config.optimizer.dense.learning_rate)
         self.dense_optimizer.apply(list(gradients), self.weights)
         for variable, value in zip(self.state, state, strict=True):
             variable.value.assign(value)

@@ -110,9 +110,20 @@ def batches_can_be_divided(config: PipelineConfig) -> Findings:
         )
 
 
+def fetching_ahead_is_asynchronous(config: PipelineConfig) -> Findings:
+    """`fetch_ahead` computes with rows of before the last update, `staleness: 1` promises that none are."""
+    cluster = config.training.cluster
+    if cluster.fetch_ahead and cluster.staleness == 1:
+        yield (
+            ("training", "cluster", "fetch_ahead"),
+            "rows fetched ahead miss the last update, which `staleness: 1` rules out; leave one of the two out",
+        )
+
+
 TRAINING_RULES = (
     batches_can_be_divided,
     metrics_to_watch_exist,
     list_lengths_are_positive,
     exported_checkpoint_is_named,
+    fetching_ahead_is_asynchronous,
 )

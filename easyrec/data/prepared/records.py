@@ -144,16 +144,13 @@ class RecordLayout:
 
     # TensorFlow.
 
-    def parse(self, record: tf.Tensor, batch_rows: int | None = None) -> dict[str, tf.Tensor]:
-        """The tensors of a record, in a graph.
+    @property
+    def empty(self) -> bytes:
+        """The record of a batch without rows."""
+        return bytes(_WORD.itemsize * (1 + len(self.ragged)))
 
-        Args:
-            record: Scalar string.
-            batch_rows: Rows of the record where they are known; shapes then say so.
-
-        Returns:
-            Tensors under the keys of `EncodedBatch.as_dict`.
-        """
+    def parse(self, record: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The tensors of a record, a scalar string, in a graph; under the keys of `EncodedBatch.as_dict`."""
         words = tf.io.decode_raw(record, tf.int32)
         header = words[: 1 + len(self.ragged)]
         rows = header[0]
@@ -169,8 +166,7 @@ class RecordLayout:
             values = next(pieces)
             if one.real:
                 values = tf.bitcast(values, tf.float32)
-            known = -1 if batch_rows is None else batch_rows
-            tensors[one.name] = tf.reshape(values, [known] if one.width is None else [known, one.width])
+            tensors[one.name] = tf.reshape(values, [rows] if one.width is None else [rows, one.width])
         for column in self.ragged:
             tensors[f"{column.name}/values"] = next(pieces)
             tensors[f"{column.name}/row_lengths"] = next(pieces)

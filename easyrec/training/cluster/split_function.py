@@ -10,12 +10,18 @@ coordinator however many batches it has.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
 from easyrec.data.prepared.records import RecordLayout
+from easyrec.embedding.collection import Activations
 from easyrec.embedding.lookup import Lookup
-from easyrec.training.step import Tensors, TrainStep, ragged_keys
+from easyrec.training.cluster.packing import Packing
+from easyrec.training.step import Tensors, TrainStep
+
+Fetched = dict[str, Any]
+State = tuple[tf.Tensor, tf.Tensor, tf.Tensor, Fetched]
 
 _PREFETCH = 3
 _LARGEST_SPLIT = 1 << 20
@@ -34,7 +40,10 @@ class Traffic:
             (
                 f"unique/{group.name}",
                 group.id_dtype().itemsize,
-                sum(dim for _, dim in embeddings.kinds(group)),
+                2
+                * sum(
+                    embeddings.tables[f"{kind}/{group.name}"].row_bytes for kind, _ in embeddings.kinds(group)
+                ),
             )
             for embeddings in [step.network.embeddings]
             for group in embeddings.groups
@@ -46,8 +55,8 @@ class Traffic:
     def of(self, lookup: Lookup) -> tf.Tensor:
         """Ids out, rows in, ids and gradients out; and the dense weights in and their gradients out."""
         total = tf.constant(self.dense, tf.int64)
-        for key, id_bytes, width in self._groups:
-            total += tf.size(lookup[key], tf.int64) * (2 * id_bytes + 8 * width)
+        for key, id_bytes, rows in self._groups:
+            total += tf.size(lookup[key], tf.int64) * (2 * id_bytes + rows)
         return total
 
 
@@ -59,16 +68,25 @@ class SplitFunction:
         step: The inner step.
         layout: Of the records.
         batch_size: Rows of a full batch, for which the dense part is compiled.
+        ahead: Whether rows and weights of the next batch are fetched while one is computed. They are then as they were
+            before its update.
     """
 
     def __init__(
-        self, strategy: tf.distribute.Strategy, step: TrainStep, layout: RecordLayout, batch_size: int
+        self,
+        strategy: tf.distribute.Strategy,
+        step: TrainStep,
+        layout: RecordLayout,
+        batch_size: int,
+        ahead: bool = False,
     ) -> None:
         self._strategy = strategy
         self._step = step
         self._layout = layout
         self._batch_size = batch_size
+        self._ahead = ahead
         self._traffic = Traffic(step)
+        self._packing = Packing([*step.weights, *step.state])
         self._compiled = tf.function(
             partial(step.gradients), jit_compile=step.config.jit_compile, autograph=False
         )
@@ -99,101 +117,107 @@ class SplitFunction:
             of work; `worker`, what Linux says of the process that did it.
         """
         begin = tf.timestamp()
-        records = self.records(path, seed)
+        batches = iter(self.batches(path, seed))
+        state = (tf.constant(0), tf.zeros([1]), tf.constant(0.0, tf.float64), self._next(batches))
         with tf.control_dependencies([begin]):
-            losses, moved = self._loop(records, True, factors[:full])
-            rest, more = self._loop(records, False, factors[full:])
-        with tf.control_dependencies([losses, rest]):
+            # Two loops, because the shapes of full batches are known and the dense part is compiled for them.
+            state = self._loop(batches, factors, full, True, state)
+            _, losses, moved, _ = self._loop(batches, factors, tf.size(factors), False, state)
+        with tf.control_dependencies([losses]):
             seconds = tf.timestamp() - begin
             worker = worker_stat()
-        return {"losses": losses + rest, "bytes": moved + more, "worker": worker, "seconds": seconds}
+        return {"losses": losses, "bytes": moved, "worker": worker, "seconds": seconds}
 
-    def _loop(self, records: tf.data.Dataset, full: bool, factors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Trains on the batches that are full, or on those that are not; sums of the losses, and bytes moved.
+    def _loop(self, batches: Any, factors: tf.Tensor, end: tf.Tensor, full: bool, state: State) -> State:
+        """Trains on batches up to before number `end`; the number reached, sums of losses, bytes, what comes next."""
 
-        Two loops, because the shapes of full batches are known and the dense part is compiled for them.
-        """
-        iterator = iter(self.batches(records, full))
-
-        def body(index: tf.Tensor, sums: tf.Tensor, moved: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            batch, lookup = next(iterator)
-            losses = self._strategy.run(
-                self._one, args=(batch, lookup, factors[index]), kwargs={"full": full}
-            )
+        def body(index: tf.Tensor, sums: tf.Tensor, moved: tf.Tensor, fetched: Fetched) -> State:
+            following = self._next(batches) if self._ahead else None
+            losses = self._strategy.run(self._one, args=(fetched, factors[index]), kwargs={"full": full})
             self.names = sorted(losses)
-            moved += tf.cast(self._traffic.of(lookup), tf.float64)
-            return index + 1, sums + tf.stack([losses[name] for name in self.names]), moved
+            moved += tf.cast(self._traffic.of(fetched["lookup"]), tf.float64)
+            sums += tf.stack([losses[name] for name in self.names])
+            return index + 1, sums, moved, self._next(batches) if following is None else following
 
-        start = (tf.constant(0), tf.zeros([1]), tf.constant(0.0, tf.float64))
-        _, sums, moved = tf.while_loop(
-            lambda index, sums, moved: index < tf.size(factors),
+        shapes = tf.nest.map_structure(lambda tensor: tensor.shape, state)
+        return tf.while_loop(
+            lambda index, *_: index < end,
             body,
-            start,
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([])),
+            state,
+            shape_invariants=(shapes[0], tf.TensorShape([None]), *shapes[2:]),
             parallel_iterations=1,
         )
-        return sums, moved
 
-    def records(self, path: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
-        """The records of a split in the order of an epoch."""
-        records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
+    def _next(self, batches: Any) -> Fetched:
+        """The next batch, with its rows and the dense weights as they are now if they are fetched ahead."""
+        batch, lookup = next(batches)
+        fetched = {"batch": batch, "lookup": lookup}
+        return {**fetched, **self._fetch(lookup)} if self._ahead else fetched
 
-        # The shuffle of tf.data takes no seed that is a tensor; a split is small enough to be permuted as a whole.
-        def permuted(some: tf.Tensor) -> tf.Tensor:
-            key = tf.stack([seed, tf.size(some, tf.int64)])
-            mixed = tf.gather(some, tf.argsort(tf.random.stateless_uniform(tf.shape(some), key)))
-            return tf.where(seed < 0, some, mixed)
+    def _fetch(self, lookup: Lookup) -> Fetched:
+        fetched = {"rows": self._step.network.embeddings.gather(lookup), "weights": self._packing.read()}
+        # Said to be on the worker, or they would be kept on the server from one batch to the next and travel thrice.
+        with tf.device("CPU:0"):
+            return tf.nest.map_structure(tf.identity, fetched)
 
-        return records.batch(_LARGEST_SPLIT).map(permuted).unbatch()
+    def batches(self, path: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
+        """The batches of a split in the order of an epoch, with their lookups, made ready on input threads.
 
-    def batches(self, records: tf.data.Dataset, full: bool) -> tf.data.Dataset:
-        """The batches that are full, or the others, with their lookups, made ready on input threads."""
+        An empty one follows them, so that the next batch can be fetched ahead whichever is the last.
+        """
         embeddings = self._step.network.embeddings
 
-        def wanted(record: tf.Tensor) -> tf.Tensor:
-            rows = tf.io.decode_raw(tf.strings.substr(record, 0, 4), tf.int32)[0]
-            return (rows == self._batch_size) == full
+        # The shuffle of tf.data takes no seed that is a tensor; a split is small enough to be permuted as a whole.
+        def ordered(records: tf.Tensor) -> tf.Tensor:
+            rows = tf.io.decode_raw(tf.strings.substr(records, 0, 4), tf.int32)[:, 0]
+            key = tf.stack([seed, tf.size(records, tf.int64)])
+            places = tf.where(seed < 0, 0.0, tf.random.stateless_uniform(tf.shape(records), key))
+            places += tf.cast(rows != self._batch_size, tf.float32)
+            sequence = tf.gather(records, tf.argsort(places, stable=True))
+            return tf.concat([sequence, [self._layout.empty]], 0)
 
         def ready(record: tf.Tensor) -> tuple[Tensors, Lookup]:
-            batch = self._layout.parse(record, self._batch_size if full else None)
+            batch = self._layout.parse(record)
             return batch, embeddings.lookup(batch)
 
-        return records.filter(wanted).map(ready, num_parallel_calls=2).prefetch(_PREFETCH)
+        records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
+        records = records.batch(_LARGEST_SPLIT).map(ordered).unbatch()
+        return records.map(ready, num_parallel_calls=2).prefetch(_PREFETCH).with_options(_as_written())
 
-    def _one(self, batch: Tensors, lookup: Lookup, factor: tf.Tensor, full: bool) -> Tensors:
+    def _one(self, fetched: Fetched, factor: tf.Tensor, full: bool) -> Tensors:
         """One batch, in replica context."""
         step = self._step
-        embeddings = step.network.embeddings
-        rows = embeddings.gather(lookup)
-        weights, state = step.read()
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(rows)
-            activations = embeddings.expand(rows, lookup)
-        ragged = ragged_keys(batch)
-        fixed = {key: value for key, value in batch.items() if key not in ragged}
-        sized = activations
-        if full:
-            sized = {
-                key: tf.ensure_shape(value, [self._batch_size, *value.shape[1:]])
-                for key, value in activations.items()
-            }
-        dense = self._compiled if full else step.gradients
-        losses, upstream, gradients, state = dense(sized, fixed, weights, state)
-        targets = {key: activations[key] for key in upstream}
-        row_gradients = tape.gradient(targets, rows, output_gradients=upstream)
-        if embeddings.l2:
-            losses["embedding_l2"] = embeddings.penalty(rows)
-            losses["loss"] += losses["embedding_l2"]
-        embeddings.apply_gradients(
-            step.row_optimizer,
-            lookup,
-            rows,
-            row_gradients,
-            factor * step.config.optimizer.embedding.learning_rate,
-            clip_norm=step.config.optimizer.clip_embedding_norm,
-        )
-        step.apply(gradients, state, factor)
+        batch, lookup = fetched["batch"], fetched["lookup"]
+        if not self._ahead:
+            fetched = self._fetch(lookup)
+        rows, values = fetched["rows"], self._packing.unpack(fetched["weights"])
+        count = len(step.weights)
+        weights, before = values[:count], values[count:]
+
+        def dense(activations: Activations, fixed: Tensors) -> Any:
+            if not full:
+                return step.gradients(activations, fixed, weights, before)
+            return self._compiled(self._sized(activations), self._sized(fixed), weights, before)
+
+        (losses, _, gradients, after), row_gradients = step.through_rows(batch, lookup, rows, dense)
+        step.update_rows(lookup, rows, row_gradients, factor)
+        step.apply(step.clipped(gradients), after, factor)
         return losses
+
+    def _sized(self, tensors: Tensors) -> Tensors:
+        """Tensors of a full batch, whose shapes say so."""
+        return {
+            key: tf.ensure_shape(value, [self._batch_size, *value.shape[1:]])
+            for key, value in tensors.items()
+        }
+
+
+def _as_written() -> tf.data.Options:
+    """Runs a dataset as it is written: rewriting and tuning it anew for each split costs more than it gains."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
 
 
 def worker_stat() -> tf.Tensor:

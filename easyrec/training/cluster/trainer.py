@@ -56,7 +56,12 @@ class ClusterTrainer(Trainer):
         if self.config.max_steps is None:
             self.total_steps = self.config.epochs * shards.batches
         self.shards = shards
-        self.function = SplitFunction(strategy, self.step, shards.layout, shards.batch_size)
+        cluster = self.config.cluster
+        for table in self.network.embeddings.tables.values():
+            table.transfer = tf.as_dtype(cluster.transfer)
+        self.function = SplitFunction(
+            strategy, self.step, shards.layout, shards.batch_size, cluster.fetch_ahead
+        )
         self.loads = WorkerLoads(workers)
         self.skipped: list[str] = []
         self._left_out = 0
@@ -67,8 +72,8 @@ class ClusterTrainer(Trainer):
         self._dispatcher = Dispatcher(
             lambda arguments: coordinator.schedule(self.function.train, args=arguments),
             capacity=workers + 1,
-            staleness=self.config.cluster.staleness,
-            timeout=self.config.cluster.split_timeout,
+            staleness=cluster.staleness,
+            timeout=cluster.split_timeout,
         )
         self._place = 0
         self._servers: dict[str, Any] = {}

@@ -135,6 +135,12 @@ def test_every_rule_says_what_it_holds():
         # training and evaluation
         ("training.early_stopping", {}, "training.early_stopping", "give `data.eval` or `data.split`"),
         (
+            "training.cluster",
+            {"staleness": 1, "fetch_ahead": True},
+            "training.cluster.fetch_ahead",
+            "which `staleness: 1` rules out",
+        ),
+        (
             "training.checkpoints",
             {"metric": "auc"},
             "training.checkpoints.metric",
