@@ -4,7 +4,8 @@
     python benchmarks/ab_analysis.py 50000000 --folder /big/disk
 
 Units are a tenth of the rows, over 14 days; two events follow each exposure. Goals, a ratio with CUPED, a mean with a
-cap, a proportion, and a quantile of latency. Each size runs in a process of its own, whose peak memory is printed.
+cap, a proportion, and a quantile of latency. Each size runs in a process of its own, whose peak memory is printed;
+one that takes more than `--memory` fails.
 """
 
 import argparse
@@ -18,8 +19,9 @@ from pathlib import Path
 import duckdb
 import folder_last  # noqa: F401
 
+from evaluation.abtest.analysis.engines import duckdb_connection, size_in_bytes
 from evaluation.abtest.analysis.run import Logs, analyze
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.analysis.tables import open_events, open_exposures
 from evaluation.abtest.loading import parse_experiments
 
 CONFIG = {
@@ -81,12 +83,15 @@ def measure(folder: Path, memory: str) -> None:
             tell=lambda step: steps.append(f"{step} {time.perf_counter() - start:.0f}"),
         )
     used = resource.getrusage(resource.RUSAGE_SELF)
-    processor, peak = used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
+    processor, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
     print(
         f"{result.counts['rows']:>11,} rows, {result.counts['units']:>9,} units: {time.perf_counter() - start:6.1f} s "
         f"(begun: {', '.join(steps)}), processor {processor:.0f} s, peak memory {peak:.2f} GB",
         flush=True,
     )
+    limit = size_in_bytes(memory)
+    if limit is not None and peak > limit / 1e9:
+        raise SystemExit(f"{peak:.2f} GB is more than the {memory} that were allowed")
 
 
 def main() -> None:

@@ -16,17 +16,23 @@ from easyrec.cli.ab_common import ExperimentsArgument, pair, refusals, seconds
 from easyrec.cli.common import messages, note, output
 
 ExposuresOption = Annotated[
-    Path, typer.Option("--exposures", metavar="PATH", help="The exposure log: its folder, or a Parquet file.")
+    str, typer.Option("--exposures", metavar="PATH", help="The exposure log: its folder, or a Parquet file.")
 ]
 EventsOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files."),
 ]
 UntilOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="End of the data; the last exposure or event unless given.")
 ]
 MemoryOption = Annotated[
-    str, typer.Option(metavar="SIZE", help="What DuckDB may use; the rest goes to disk.")
+    str, typer.Option(metavar="SIZE", help="What the analysis may take; the rest goes to disk.")
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        envvar="EASYREC_AB_ENGINE", help="duckdb: this process; spark: as Spark's own configuration says."
+    ),
 ]
 RenameOption = Annotated[
     list[str] | None,
@@ -46,6 +52,7 @@ def analyze(
         Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
     ] = None,
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what an experiment showed: checks of trust first, then effects and a verdict."""
@@ -55,11 +62,9 @@ def analyze(
         config = load_experiments(experiments)
     from evaluation.abtest.report.write import to_text, write_experiment_report
 
-    command = shlex.join(
-        ["easyrec", "ab", "analyze", str(experiments), experiment, "--exposures", str(exposures)]
-    )
-    command += shlex.join(["", "--events", str(events)]) if events else ""
-    with _analysis(exposures, events, rename, memory) as (analyzed, _):
+    command = shlex.join(["easyrec", "ab", "analyze", str(experiments), experiment, "--exposures", exposures])
+    command += shlex.join(["", "--events", events]) if events else ""
+    with _analysis(exposures, events, rename, memory, engine) as (analyzed, _):
         result = analyzed(config, experiment, until=seconds(until), phase=phase, command=command)
     out = output()
     if as_json:
@@ -81,6 +86,7 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="One folder an experiment is made here.")
     ] = Path("experiments"),
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
 ) -> None:
     """Write the reports of all experiments that the log holds."""
     with refusals():
@@ -90,7 +96,7 @@ def report(
     from evaluation.abtest.report.write import write_experiment_report
 
     out = output()
-    with _analysis(exposures, events, rename, memory) as (analyzed, present):
+    with _analysis(exposures, events, rename, memory, engine) as (analyzed, present):
         for name in config.experiments:
             if name not in present or config.experiments[name].interleave:
                 why = (
@@ -106,7 +112,7 @@ def report(
 
 
 PastOption = Annotated[
-    Path, typer.Option("--events", metavar="PATH", help="Past events: a file, or a folder.")
+    str, typer.Option("--events", metavar="PATH", help="Past events: a file, or a folder.")
 ]
 SinceOption = Annotated[
     str | None,
@@ -126,6 +132,7 @@ def plan(
     until: UntilOption = None,
     rename: RenameOption = None,
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
 ) -> None:
     """Plan size and duration from past events: what can be seen after one, two, three and four weeks."""
     with refusals():
@@ -135,7 +142,7 @@ def plan(
     from evaluation.abtest.analysis.history import plan as planned
     from evaluation.abtest.analysis.planning_text import plan_text
 
-    with _past(config, experiment, events, rename, memory, since, until) as history:
+    with _past(config, experiment, events, rename, (engine, memory), since, until) as history:
         buckets = sum(end - start for start, end in config.segments_of(experiment))
         one = config.experiments[experiment]
         result = planned(history, one, buckets / 10_000, mde=mde)
@@ -152,6 +159,7 @@ def aa(
     until: UntilOption = None,
     rename: RenameOption = None,
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
 ) -> None:
     """Split past users again and again without any difference: do the tests keep their word on your data?"""
     with refusals():
@@ -161,7 +169,7 @@ def aa(
     from evaluation.abtest.analysis.history import simulate_null
     from evaluation.abtest.analysis.planning_text import null_text
 
-    with _past(config, experiment, events, rename, memory, since, until) as history:
+    with _past(config, experiment, events, rename, (engine, memory), since, until) as history:
         result = simulate_null(history, config.experiments[experiment], runs=runs, seed=seed)
     output().print(null_text(result), markup=False)
 
@@ -170,19 +178,20 @@ def aa(
 def _past(
     config: Any,
     experiment: str,
-    events: Path,
+    events: str,
     rename: list[str] | None,
-    memory: str,
+    computed: tuple[str, str],
     since: str | None,
     until: str | None,
 ) -> Iterator[Any]:
     """Past events as an experiment without a difference."""
+    from evaluation.abtest.analysis.engines import connected
     from evaluation.abtest.analysis.history import history_of
     from evaluation.abtest.analysis.run import experiment_of, questions_of
-    from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+    from evaluation.abtest.analysis.tables import open_events
 
     one = experiment_of(config, experiment)
-    with duckdb_connection(memory) as connection:
+    with connected(*computed) as connection:
         table = open_events(connection, events, dict(map(pair, rename or ())))
         yield history_of(
             one,
@@ -197,7 +206,7 @@ def _past(
 def holdout(
     experiments: ExperimentsArgument,
     events: Annotated[
-        Path, typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files.")
+        str, typer.Option("--events", metavar="PATH", help="What users did: a file, or a folder of files.")
     ],
     metric: Annotated[
         list[str] | None,
@@ -207,27 +216,42 @@ def holdout(
         str | None, typer.Option(metavar="TIME", help="Start of the period; the first event unless given.")
     ] = None,
     until: UntilOption = None,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="Planned days: look before they are over, at intervals that pay for every day's look."
+        ),
+    ] = None,
     rename: RenameOption = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
     ] = None,
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
 ) -> None:
     """Say what all launches together did: the users of the holdout against all others."""
     with refusals():
         from evaluation.abtest.loading import load_experiments
 
         config = load_experiments(experiments)
+    from evaluation.abtest.analysis.engines import connected
     from evaluation.abtest.analysis.holdout import analyze_holdout
-    from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+    from evaluation.abtest.analysis.tables import open_events
     from evaluation.abtest.report.write import to_text, write_experiment_report
 
-    command = shlex.join(["easyrec", "ab", "holdout", str(experiments), "--events", str(events)])
+    command = shlex.join(["easyrec", "ab", "holdout", str(experiments), "--events", events])
     command += "".join(shlex.join(["", "--metric", name]) for name in metric or ())
-    with duckdb_connection(memory) as connection:
+    command += "".join(f" {name} {value}" for name, value in (("--since", since), ("--days", days)) if value)
+    with connected(engine, memory) as connection:
         table = open_events(connection, events, dict(map(pair, rename or ())))
         result = analyze_holdout(
-            config, table, metric or ["ctr"], since=seconds(since), until=seconds(until), command=command
+            config,
+            table,
+            metric or ["ctr"],
+            since=seconds(since),
+            until=seconds(until),
+            planned_days=days,
+            command=command,
         )
     output().print(to_text(result), markup=False)
     if report is not None:
@@ -242,17 +266,19 @@ def interleave(
     event: Annotated[str, typer.Option(help="Type of event that is credited.")] = "click",
     rename: RenameOption = None,
     memory: MemoryOption = "4GB",
+    engine: EngineOption = "duckdb",
 ) -> None:
     """Say which of two rankers users prefer, from lists in which both were mixed."""
     with refusals():
         from evaluation.abtest.loading import load_experiments
 
         config = load_experiments(experiments)
+    from evaluation.abtest.analysis.engines import connected
     from evaluation.abtest.analysis.interleaved import analyze_interleaved
     from evaluation.abtest.analysis.run import Logs
-    from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+    from evaluation.abtest.analysis.tables import open_events, open_exposures
 
-    with duckdb_connection(memory) as connection:
+    with connected(engine, memory) as connection:
         logs = Logs(
             open_exposures(connection, exposures),
             open_events(connection, events, dict(map(pair, rename or ()))),
@@ -263,25 +289,29 @@ def interleave(
 
 @contextmanager
 def _analysis(
-    exposures: Path, events: Path | None, rename: list[str] | None, memory: str
+    exposures: str, events: str | None, rename: list[str] | None, memory: str, engine: str
 ) -> Iterator[tuple[Callable[..., Any], set[str]]]:
     """The function that analyses one experiment over these logs, and the experiments that they hold."""
+    from evaluation.abtest.analysis.engines import connected
     from evaluation.abtest.analysis.run import Logs
     from evaluation.abtest.analysis.run import analyze as run
-    from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
-    from evaluation.abtest.exposure_files import dropped_rows
+    from evaluation.abtest.analysis.tables import lost_rows, open_events, open_exposures
+    from evaluation.abtest.pseudonyms import Pseudonyms
 
     console = messages()
 
     def tell(text: str) -> None:
         console.print(f"{text} ...", markup=False)
 
-    with duckdb_connection(memory) as connection:
+    with connected(engine, memory) as connection:
         rows = open_exposures(connection, exposures)
         done = open_events(connection, events, dict(map(pair, rename or ()))) if events else None
         names = {row["experiment"] for row in rows.select("experiment").distinct().to_pyarrow().to_pylist()}
-        lost = dropped_rows(exposures)
-        yield partial(run, logs=Logs(rows, done), dropped=lost, tell=tell), names
+        lost = lost_rows(rows)
+        yield (
+            partial(run, logs=Logs(rows, done, Pseudonyms.from_environment()), dropped=lost, tell=tell),
+            names,
+        )
 
 
 def exposures(

@@ -4,36 +4,34 @@ Rows go as a whole, like the events of these users: a row without its id would s
 assignment could be replayed from it. Segments that still grow are left alone until they are sealed.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.exposures import SEALED
+from evaluation.abtest.pseudonyms import KEY, PREFIX, Pseudonyms, digest
 
 DONE = ".erased.json"
 """Which files were searched for which erasures, so that a large log is not read again and again."""
 _USER = "user_id"
+_NO_KEY = f"it names users by keyed hashes, and ${KEY} is not the key"
 
 
-def digest(user_id: Any) -> str:
-    """How erased users are named: the SHA-256 of their id's text, in hexadecimal."""
-    return hashlib.sha256(str(user_id).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def erase_users(directory: str | os.PathLike[str], erased: Mapping[str, float]) -> int:
+def erase_users(
+    directory: str | os.PathLike[str], erased: Mapping[str, float], pseudonyms: Pseudonyms | None = None
+) -> int:
     """Remove the rows of erased users: those with their `user_id`, and those whose unit they are.
 
     Each file is written anew beside the old one and takes its place at once. What an erased user saw later stays.
 
     Args:
         directory: Of the log; it may be missing.
-        erased: When each user was erased, seconds since 1970, by `digest`.
+        erased: When each user was erased, seconds since 1970, by `evaluation.abtest.pseudonyms.digest`.
+        pseudonyms: Of the key under which the log was written; a log of keyed names cannot be searched without.
 
     Returns:
         Number of files that held such rows.
@@ -44,6 +42,8 @@ def erase_users(directory: str | os.PathLike[str], erased: Mapping[str, float]) 
     folder = Path(directory)
     if not erased or not folder.is_dir():
         return 0
+    if pseudonyms is not None:
+        erased = {**erased, **{pseudonyms.of_digest(name): moment for name, moment in erased.items()}}
     wanted = digest(sorted(erased.items()))
     done = _done(folder)
     rewritten, problems = 0, []
@@ -53,11 +53,11 @@ def erase_users(directory: str | os.PathLike[str], erased: Mapping[str, float]) 
             if done.get(name) == wanted:
                 continue
             try:
-                rewritten += _rewritten(path, write, erased)
+                rewritten += _rewritten(path, write, erased, pseudonyms.prefix if pseudonyms else "")
                 done[name] = wanted
             except FileNotFoundError:
                 continue  # compaction has just turned it into Parquet, which is searched next time
-            except (OSError, duckdb.Error) as error:
+            except (OSError, duckdb.Error, ExperimentDataError) as error:
                 problems.append(f"{path}: {error}")
     _note(folder, {name: mark for name, mark in done.items() if (folder / name).exists()})
     if problems:
@@ -68,11 +68,14 @@ def erase_users(directory: str | os.PathLike[str], erased: Mapping[str, float]) 
 
 
 def _rewritten(
-    path: Path, write: Callable[[Path, Path, Mapping[str, float]], bool], erased: Mapping[str, float]
+    path: Path,
+    write: Callable[[Path, Path, Mapping[str, float], str], bool],
+    erased: Mapping[str, float],
+    prefix: str,
 ) -> bool:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        found = write(path, partial, erased)
+        found = write(path, partial, erased, prefix)
         if found:
             os.replace(partial, path)
         return found
@@ -80,11 +83,11 @@ def _rewritten(
         partial.unlink(missing_ok=True)
 
 
-def _without_in_segment(path: Path, target: Path, erased: Mapping[str, float]) -> bool:
+def _without_in_segment(path: Path, target: Path, erased: Mapping[str, float], prefix: str) -> bool:
     found = False
     with path.open("rb") as lines, target.open("wb") as kept:
         for line in lines:
-            if _is_erased(line, erased):
+            if _is_erased(line, erased, prefix):
                 found = True
             else:
                 kept.write(line)
@@ -93,7 +96,7 @@ def _without_in_segment(path: Path, target: Path, erased: Mapping[str, float]) -
     return found
 
 
-def _is_erased(line: bytes, erased: Mapping[str, float]) -> bool:
+def _is_erased(line: bytes, erased: Mapping[str, float], prefix: str) -> bool:
     try:
         row = json.loads(line)
     except ValueError:
@@ -103,10 +106,14 @@ def _is_erased(line: bytes, erased: Mapping[str, float]) -> bool:
     ids = [row.get(_USER), row.get("unit_id") if row.get("unit_type") == _USER else None]
     at = row.get("timestamp")
     moment = float(at) if isinstance(at, int | float) else 0.0
-    return any(one is not None and moment <= erased.get(digest(one), float("-inf")) for one in ids)
+    known = [str(one) for one in ids if one is not None]
+    names = [one if one.startswith(PREFIX) else digest(one) for one in known]
+    if any(one.startswith(PREFIX) and not one.startswith(prefix or "-") for one in known):
+        raise ExperimentDataError(_NO_KEY)
+    return any(moment <= erased.get(name, float("-inf")) for name in names)
 
 
-def _without_in_parquet(path: Path, target: Path, erased: Mapping[str, float]) -> bool:
+def _without_in_parquet(path: Path, target: Path, erased: Mapping[str, float], prefix: str) -> bool:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE erased (digest VARCHAR, moment DOUBLE)")
         connection.executemany("INSERT INTO erased VALUES (?, ?)", [list(pair) for pair in erased.items()])
@@ -116,12 +123,20 @@ def _without_in_parquet(path: Path, target: Path, erased: Mapping[str, float]) -
         ids = [_USER] if _USER in kinds else []
         if {"unit_id", "unit_type"} <= kinds.keys():
             ids.append(f"CASE WHEN unit_type = '{_USER}' THEN unit_id END")
-        gone = " OR ".join(
-            f"EXISTS (SELECT 1 FROM erased WHERE digest = sha256(({one})::VARCHAR) AND {time} <= moment)"
-            for one in ids
-        )
         if not ids:
             return False
+        texts = [f"({one})::VARCHAR" for one in ids]
+        strange = " OR ".join(
+            f"starts_with({text}, '{PREFIX}') AND NOT starts_with({text}, '{prefix or '-'}')"
+            for text in texts
+        )
+        if connection.execute(f"SELECT 1 FROM {source} WHERE {strange} LIMIT 1").fetchone():
+            raise ExperimentDataError(_NO_KEY)
+        gone = " OR ".join(
+            f"EXISTS (SELECT 1 FROM erased WHERE {time} <= moment AND digest = "
+            f"CASE WHEN starts_with({text}, '{PREFIX}') THEN {text} ELSE sha256({text}) END)"
+            for text in texts
+        )
         row = connection.execute(f"SELECT count(*) FROM {source} WHERE {gone}").fetchone()
         if not row or not row[0]:
             return False

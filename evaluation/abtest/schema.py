@@ -125,6 +125,7 @@ class AnalysisConfig(_Part):
     method: Literal["group_sequential", "always_valid", "fixed"] = "group_sequential"
     spending: float = Field(default=2.0, gt=0, le=10)
     planned_n: int | None = Field(default=None, gt=0)
+    planned_days: float | None = Field(default=None, gt=0)
     min_days: int = Field(default=7, ge=0)
     window_days: float | None = Field(default=None, gt=0)
     cuped_days: float = Field(default=14, ge=0)

@@ -23,10 +23,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.interleaved import InterleavedResult, analyze_interleaved
 from evaluation.abtest.analysis.results import ExperimentResult
 from evaluation.abtest.analysis.run import Logs, analyze
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.analysis.tables import open_events, open_exposures
 from evaluation.abtest.loading import load_experiments
 from evaluation.abtest.report import write_experiment_report
 

@@ -34,6 +34,7 @@ from typing import Any
 import duckdb
 
 from evaluation.abtest.exposure_erasure import erase_users
+from evaluation.abtest.pseudonyms import Pseudonyms
 from evaluation.errors import EvaluationError
 from serving.events.log import CLOSED, OPEN, hour_name, read_segment
 
@@ -212,7 +213,7 @@ def _rewrite(folder: Path, erased: dict[str, float]) -> int:
 def _rewrite_exposures(folder: Path, erased: dict[str, float]) -> int:
     """The same for exposures; what cannot be done now is tried again the next time."""
     try:
-        return erase_users(folder, erased)
+        return erase_users(folder, erased, Pseudonyms.from_environment())
     except (EvaluationError, OSError) as error:
         logger.error("%s", error)
         return 0

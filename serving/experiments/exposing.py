@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.abtest.exposures import ExposureLog, exposure_row
+from evaluation.abtest.pseudonyms import Pseudonyms
 from serving.experiments.live import Decided
 from serving.funnel.reranking.explore import NOTE
 from serving.recommender import Answer
@@ -16,10 +17,12 @@ class Exposures:
 
     Args:
         log: Where rows go; it never makes a request wait.
+        pseudonyms: Names that take the place of ids of persons; None for the ids.
     """
 
-    def __init__(self, log: ExposureLog) -> None:
+    def __init__(self, log: ExposureLog, pseudonyms: Pseudonyms | None = None) -> None:
         self.log = log
+        self._pseudonyms = pseudonyms
 
     def __call__(self, answer: Answer) -> None:
         """Writes the rows of one answer, and counts its units."""
@@ -56,7 +59,8 @@ class Exposures:
             differs = snapshot.differs.get((name, trace.scene), True)
             wanted = {*config.analysis.segments, *_names(config.when)}
             attributes = {key: value for key, value in decided.attributes.items() if key in wanted}
-            rows.append(exposure_row(one, **common, could_differ=differs, attributes=attributes))
+            row = exposure_row(one, **common, could_differ=differs, attributes=attributes)
+            rows.append(self._pseudonyms.hide(row) if self._pseudonyms else row)
             if not one.forced:
                 snapshot.counts[name].add(one.unit, one.variant or "")
         self.log.write(rows)

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from easyrec.errors import ConfigError
 from evaluation.abtest.exposures import ExposureLog
+from evaluation.abtest.pseudonyms import Pseudonyms
 from evaluation.errors import EvaluationError
 from serving.experiments.exposing import Exposures
 from serving.experiments.live import LiveExperiments
@@ -22,7 +23,7 @@ def install_experiments(app: FastAPI, settings: Settings) -> None:
         settings: Of the service.
 
     Raises:
-        ConfigError: The file is refused, or the log cannot be written.
+        ConfigError: The file is refused, the log cannot be written, or its key is too short.
     """
     app.include_router(router)
     if settings.experiments is None:
@@ -31,9 +32,9 @@ def install_experiments(app: FastAPI, settings: Settings) -> None:
     live = LiveExperiments(settings.experiments, service, service.clock)
     try:
         log = ExposureLog(settings.data / EXPOSURES)
+        exposures = Exposures(log, Pseudonyms.from_environment())
     except EvaluationError as error:
         raise ConfigError(str(error)) from error
-    exposures = Exposures(log)
     app.state.experiments, app.state.exposures = live, exposures
     service.recommender.assigner = live
     service.recommender.observers.append(exposures)

@@ -24,14 +24,15 @@ PINS = {
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", LOCK, flags=re.MULTILINE)
 }
 EXTRAS = PROJECT["optional-dependencies"]
-# Extras in the lock: what users may add, and what the tests need. The lock leaves out what only a benchmark compares.
+# Extras in the lock: what users may add, and what the tests need. The lock leaves out what only a benchmark compares,
+# and Spark, whose half a gigabyte and Java nobody without a cluster needs.
 RUNTIME_EXTRAS = [
-    text for name, texts in EXTRAS.items() if name not in ("dev", "benchmark") for text in texts
+    text for name, texts in EXTRAS.items() if name not in ("dev", "benchmark", "spark") for text in texts
 ]
 REQUIREMENTS = [*PROJECT["dependencies"], *RUNTIME_EXTRAS, *EXTRAS["dev"]]
 PACKAGES = ["easyrec", "evaluation", "serving"]
-# Imported only where present, and never installed with the package: the other side of a benchmark.
-OPTIONAL_IMPORTS = {"torch"}
+# Imported only where present, and never installed with the package: the other side of a benchmark, and Spark.
+OPTIONAL_IMPORTS = {"torch", "pyspark"}
 # A package that is part of the public interface of another.
 COMPANIONS = {"pydantic-core": "pydantic", "starlette": "fastapi"}
 

@@ -8,9 +8,10 @@ from typing import Any
 import ibis
 import numpy as np
 
+from evaluation.abtest.analysis.engines import kept
 from evaluation.abtest.analysis.metric_results import Question
 from evaluation.abtest.analysis.results import NOT_ASKED, NOT_TESTED, Interval, MetricResult
-from evaluation.abtest.analysis.tables import DAY, condition_expr, kept, numeric
+from evaluation.abtest.analysis.tables import DAY, condition_expr, numeric
 from evaluation.abtest.analysis.units import UnitTable, counts_by_variant, eligible
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import CoverageMetric
@@ -97,7 +98,7 @@ def _arm(pairs: Any, counted: Any, variant: str, size: int, rare: float) -> Show
     names = frequency["item"].to_numpy(zero_copy_only=False).astype(str)
     order = np.argsort(names)
     places = order[np.searchsorted(names[order], found["item"].to_numpy(zero_copy_only=False).astype(str))]
-    _, units = np.unique(found["id"].to_numpy(), return_inverse=True)
+    _, units = np.unique(found["id"].to_numpy(zero_copy_only=False), return_inverse=True)
     return Shown(
         size, frequency["units"].to_numpy().astype(np.int64), units.astype(np.int64), places.astype(np.int64)
     )

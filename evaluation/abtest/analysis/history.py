@@ -12,10 +12,10 @@ import ibis
 import numpy as np
 
 from evaluation.abtest.analysis.metric_results import Question
-from evaluation.abtest.analysis.tables import DAY, event_rows, to_records
+from evaluation.abtest.analysis.sums import AveragedMetric
+from evaluation.abtest.analysis.tables import DAY, event_rows, real, to_records
 from evaluation.abtest.analysis.units import counts_by_variant, eligible, unit_table
 from evaluation.abtest.analysis.values import (
-    AveragedMetric,
     Values,
     measure_values,
     measures_of,
@@ -124,7 +124,9 @@ def unit_values(history: History) -> dict[str, FloatArray]:
     for place, (name, metric) in enumerate(history.metrics.items()):
         parts = metric_parts(history.values, wide, name, metric)
         inside = eligible(wide, history.values.window_of(metric), end)
-        columns |= {f"x{place}_{k}": ibis.ifelse(inside, part, float("nan")) for k, part in enumerate(parts)}
+        columns |= {
+            f"x{place}_{k}": ibis.ifelse(inside, part, real(math.nan)) for k, part in enumerate(parts)
+        }
     # In one order always, so that the same seed gives the same splits.
     found = wide.select("unit", **columns).order_by("unit").to_pyarrow()
     result = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import ibis
-import pyarrow as pa
 
+from evaluation.abtest.analysis.engines import kept, texts
 from evaluation.abtest.analysis.results import ExperimentResult, MetricResult, Verdict
 from evaluation.abtest.analysis.run import Logs, Tell, analyze
-from evaluation.abtest.analysis.tables import event_rows, kept
+from evaluation.abtest.analysis.tables import event_rows
 from evaluation.abtest.analysis.values import measures_of
-from evaluation.abtest.analysis.wording import change
+from evaluation.abtest.analysis.wording import change, share
 from evaluation.abtest.assignment import CompiledExperiment, Variant
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.hashing import BUCKETS, drawer, unit_text
@@ -41,6 +41,7 @@ def analyze_holdout(
     *,
     since: float | None = None,
     until: float | None = None,
+    planned_days: float | None = None,
     command: str = "",
     tell: Tell = lambda _: None,
 ) -> ExperimentResult:
@@ -54,6 +55,8 @@ def analyze_holdout(
         metrics: Names; each is a goal, but for coverage, which has no test.
         since: Start of the period, seconds since 1970; the first event unless given.
         until: Its end; the last event unless given.
+        planned_days: Days after which it ends. With them it may be looked at every day before: bounds pay for the
+            looks (group sequential). Without, the end of the data is the one look.
         command: That reproduces the analysis, for the report.
         tell: Called with the name of each step.
 
@@ -85,7 +88,7 @@ def analyze_holdout(
     if until is not None:
         rows = rows.filter(rows["at"] < until)
     result = analyze(
-        _as_experiment(config, metrics, known, buckets),
+        _as_experiment(config, metrics, known, buckets, planned_days),
         HOLDOUT,
         # Without request ids: there are no exposures that they could name.
         Logs(
@@ -103,12 +106,16 @@ def analyze_holdout(
 def _exposures(rows: Any, choose: Any) -> Any:
     """The first event of each unit as its exposure, and its last, until which what units do counts."""
     first = kept(rows.group_by("unit").aggregate(first=rows["at"].min(), last=rows["at"].max()))
-    names = first.select("unit").to_pyarrow()["unit"].to_pylist()
-    if not names:
+    units = first.select("unit").to_pyarrow()
+    if not units.num_rows:
         raise ExperimentDataError("The table of events has none in the period.")
-    held = ibis.memtable(
-        pa.table({"held": pa.array([one for one in names if choose(one).key == HOLDOUT], pa.string())})
-    )
+    inside = [
+        one
+        for batch in units.to_batches(max_chunksize=100_000)
+        for one in batch.column(0).to_pylist()
+        if choose(one).key == HOLDOUT
+    ]
+    held = texts(first.get_backend(), "held", inside)
     joined = first.left_join(held, first.unit == held.held)
     side = ibis.ifelse(joined.held.isnull(), LAUNCHED, HOLDOUT)
     both = [
@@ -119,20 +126,29 @@ def _exposures(rows: Any, choose: Any) -> Any:
 
 
 def _as_experiment(
-    config: ExperimentsConfig, metrics: Sequence[str], known: dict[str, MetricConfig], buckets: int
+    config: ExperimentsConfig,
+    metrics: Sequence[str],
+    known: dict[str, MetricConfig],
+    buckets: int,
+    planned_days: float | None,
 ) -> ExperimentsConfig:
-    """The holdout as an experiment that is over: one test, no covariate."""
+    """The holdout as an experiment without a covariate: over, with one test, or going on, with bounds."""
     untested = [name for name in metrics if isinstance(known[name], CoverageMetric)]
     one = ExperimentConfig(
         layer=HOLDOUT,
-        status="stopped",
+        status="running" if planned_days else "stopped",
         hypothesis="All launches together do users good.",
         variants={
             HOLDOUT: VariantConfig(weight=buckets, control=True),
             LAUNCHED: VariantConfig(weight=BUCKETS - buckets),
         },
         metrics=MetricChoice(goals=[name for name in metrics if name not in untested], secondary=untested),
-        analysis=AnalysisConfig(method="fixed", cuped_days=0, min_days=0),
+        analysis=AnalysisConfig(
+            method="group_sequential" if planned_days else "fixed",
+            planned_days=planned_days,
+            cuped_days=0,
+            min_days=0,
+        ),
     )
     layers = {HOLDOUT: Layer(owns=[HOLDOUT])}
     return ExperimentsConfig(
@@ -153,6 +169,9 @@ def _verdict(result: ExperimentResult) -> Verdict:
     if all(math.isnan(one.p_value) for one in result.metrics):
         why = "; ".join(f"{one.metric}: {one.note or one.conclusion}" for one in result.metrics)
         return Verdict("inconclusive", LAUNCHED, "nothing tested", f"Nothing could be tested. {why}.")
+    if result.method == "group_sequential" and result.information < 1:
+        text = f"No bound is crossed yet, {share(result.information, 0)} into the planned time. Keep the holdout."
+        return Verdict("running", LAUNCHED, "planned end not reached", text)
     text = "No difference shown between all launches and none."
     return Verdict("inconclusive", LAUNCHED, "no difference", text)
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.abtest.analysis.engines import kept
 from evaluation.abtest.analysis.run import Logs, experiment_of
-from evaluation.abtest.analysis.tables import event_rows, exposure_rows, kept, to_records
+from evaluation.abtest.analysis.tables import event_rows, exposure_rows, json_text, to_records
 from evaluation.abtest.analysis.wording import probability, share
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.interleaving import TEAM_A, TEAM_B
@@ -103,7 +104,7 @@ def analyze_interleaved(
     clicked = clicks.select("request_id", item=clicks.item_id.cast("string")).distinct()
     shown = rows.select("request_id", "teams", owner=rows.unit)
     joined = clicked.inner_join(shown, "request_id")
-    team = joined.teams.cast("json")[joined.item].unwrap_as("string")
+    team = json_text(joined.teams, joined.item)
     credited = joined.mutate(a=(team == TEAM_A).cast("int64"), b=(team == TEAM_B).cast("int64"))
     users = kept(credited.group_by("owner").aggregate(a=credited.a.sum(), b=credited.b.sum()))
     voting = users.filter(users.a + users.b > 0)

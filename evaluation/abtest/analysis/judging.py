@@ -28,12 +28,14 @@ class Judged:
         relative: Relative difference.
         p_value: Two-sided, paid for all looks so far; nan if nothing may be said yet.
         crossed: Whether the bound was crossed at this look.
+        tested: Whether this look could decide anything.
     """
 
     absolute: Interval
     relative: Interval
     p_value: float
     crossed: bool
+    tested: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Judge:
         planned: Units of all arms at the end; None if unknown.
         over: Whether the end was reached, which the fixed method waits for.
         few: Units of an arm below which nothing is shown.
+        planned_days: Days until the end; None if unknown.
     """
 
     method: str
@@ -55,45 +58,66 @@ class Judge:
     planned: int | None
     over: bool
     few: int = FEW_UNITS
+    planned_days: float | None = None
 
-    def looks(self, comparisons: Sequence[Comparison], units: Sequence[float]) -> list[Judged]:
+    def information(self, units: float, days: float) -> float:
+        """Share of what was planned, units and days, that is in; nan if nothing was planned.
+
+        Days count too, because users who are all in early go on to act: their sums change while the number of units
+        stays, and a look at them is another look. For such users z moves less than the bounds assume, which keeps the
+        promise.
+        """
+        if not self.planned and self.method != "group_sequential":
+            return math.nan
+        shares = [units / self.planned] if self.planned else []
+        shares += [days / self.planned_days] if self.planned_days else []
+        return min(shares, default=math.nan)
+
+    def looks(
+        self,
+        comparisons: Sequence[Comparison],
+        units: Sequence[float],
+        days: Sequence[float] | None = None,
+    ) -> list[Judged]:
         """Judge the looks of one metric, in order.
 
         Args:
             comparisons: At each look.
-            units: Units of all arms at each look; they set the share of information.
+            units: Units of all arms at each look.
+            days: Days since the start at each look; as many as are planned unless given.
         """
-        if self.method == "group_sequential" and self.planned:
-            return self._group_sequential(comparisons, units, float(self.planned))
+        if self.method == "group_sequential" and (self.planned or self.planned_days):
+            past = days if days is not None else [self.planned_days or 0.0] * len(units)
+            shares = [self.information(*pair) for pair in zip(units, past, strict=True)]
+            return self._group_sequential(comparisons, shares)
         if self.method == "fixed":
             return [self._fixed(one, over=self.over and one is comparisons[-1]) for one in comparisons]
         return self._always_valid(comparisons, units)
 
-    def _group_sequential(
-        self, comparisons: Sequence[Comparison], units: Sequence[float], planned: float
-    ) -> list[Judged]:
+    def _group_sequential(self, comparisons: Sequence[Comparison], shares: Sequence[float]) -> list[Judged]:
         times: list[float] = []
+        # A look without new information, and any look after the planned end, has nothing to spend and decides nothing.
+        tested: list[bool] = []
         places: list[int | None] = []
-        for count in units:
-            share = min(count / planned, 1.0)
-            if share > 0 and (not times or share > times[-1] + 1e-9):
+        for share in (min(one, 1.0) for one in shares):
+            tested.append(share > 0 and (not times or share > times[-1] + 1e-9))
+            if tested[-1]:
                 times.append(share)
-                places.append(len(times) - 1)
-            else:
-                # After the planned size, and on days without new units, the last bound stays.
-                places.append(len(times) - 1 if times else None)
+            places.append(len(times) - 1 if times else None)
         bounds = SpendingBounds(times, self.spending).bounds(self.alpha) if times else []
         scores = [_z(one.absolute) for one in comparisons]
         crossed = [
-            place is not None and abs(z) > bounds[place] for place, z in zip(places, scores, strict=True)
+            is_tested and place is not None and abs(z) > bounds[place]
+            for is_tested, place, z in zip(tested, places, scores, strict=True)
         ]
-        best = self._best(times, places, scores, bounds, crossed)
+        last = max((look for look, is_tested in enumerate(tested) if is_tested), default=len(tested) - 1)
+        best = self._best(times, places, scores, bounds, crossed, last)
         return [
             _unknown(one)
             if place is None or math.isnan(z)
-            else Judged(*_intervals(one, bounds[place]), best if look == len(scores) - 1 else math.nan, over)
-            for look, (one, place, z, over) in enumerate(
-                zip(comparisons, places, scores, crossed, strict=True)
+            else Judged(*_intervals(one, bounds[place]), best if look == last else math.nan, over, is_tested)
+            for look, (one, place, z, over, is_tested) in enumerate(
+                zip(comparisons, places, scores, crossed, tested, strict=True)
             )
         ]
 
@@ -104,9 +128,10 @@ class Judge:
         scores: Sequence[float],
         bounds: Sequence[float],
         crossed: Sequence[bool],
+        last: int,
     ) -> float:
         """The p-value over all looks: that of the last one, or of the look that crossed its bound the furthest."""
-        looks = [len(scores) - 1] if scores else []
+        looks = [last] if scores else []
         over = [look for look, is_over in enumerate(crossed) if is_over]
         looks += sorted(over, key=lambda look: bounds[places[look] or 0] - abs(scores[look]))[:1]
         found = [

@@ -5,17 +5,16 @@ before; so the sums of all looks are running totals of one table, however many l
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations_with_replacement
 from typing import Any
 
 import ibis
 import numpy as np
 
-from evaluation.abtest.analysis.tables import DAY, to_records
-from evaluation.abtest.analysis.values import AveragedMetric, Values, metric_parts, snapshot
+from evaluation.abtest.analysis.sums import AveragedMetric, changes, read_sums, sums_of
+from evaluation.abtest.analysis.tables import DAY, real, to_records
+from evaluation.abtest.analysis.values import Values, metric_parts, snapshot
 from evaluation.abtest.statistics.moments import COLUMNS, Moments
 
-_PAIRS = list(combinations_with_replacement(range(COLUMNS), 2))
 _OLD = "old_"
 
 Arms = dict[str, Moments]
@@ -80,10 +79,10 @@ def _with_history(values: Values, rows: Any) -> Any:
     names = list(values.columns.values())
     before = {name: f"p{name[1:]}" for name in names}
     if values.before is None:
-        return rows.mutate(**dict.fromkeys(before.values(), ibis.literal(0.0)))
+        return rows.mutate(**dict.fromkeys(before.values(), real(0)))
     history = values.before.rename({new: old for old, new in before.items()})
     joined = rows.left_join(history, "id", rname="{name}_before").drop("id_before")
-    return joined.fill_null(dict.fromkeys(before.values(), 0.0))
+    return joined.mutate(**{name: ibis.coalesce(joined[name], real(0)) for name in before.values()})
 
 
 def _totals(
@@ -92,40 +91,37 @@ def _totals(
     found = [
         row for rows in pieces for row in to_records(_sums(values, rows, metrics, telescoping=telescoping))
     ]
-    return {name: _running(found, number, values.table.days) for number, name in enumerate(metrics)}
+    return {
+        name: _running(found, metric, number, values.table.days)
+        for number, (name, metric) in enumerate(metrics.items())
+    }
 
 
 def _sums(values: Values, rows: Any, metrics: Mapping[str, AveragedMetric], *, telescoping: bool) -> Any:
     sums: dict[str, Any] = {}
     is_first = rows.place == 0
-    # A column, also where both sides are constants.
-    every = ibis.ifelse(rows.place.notnull(), 1.0, 0.0)
     for number, (name, metric) in enumerate(metrics.items()):
         new = metric_parts(values, rows, name, metric)
-        old = [ibis.literal(0.0)] * COLUMNS
+        old = [real(0)] * COLUMNS
         if telescoping:
             # Before its first day a unit is not counted at all, constant denominators included.
             earlier = metric_parts(values, rows, name, metric, prefix=_OLD)
-            old = [ibis.ifelse(is_first, 0.0, part) for part in earlier]
-        sums[f"c{number}"] = is_first.cast("float64").sum()
-        sums |= {f"s{number}_{k}": (every * (new[k] - old[k])).sum() for k in range(COLUMNS)}
-        sums |= {f"x{number}_{i}_{j}": (every * (new[i] * new[j] - old[i] * old[j])).sum() for i, j in _PAIRS}
+            old = [ibis.ifelse(is_first, real(0), part) for part in earlier]
+        sums |= sums_of(metric, number, is_first.cast("float64").sum(), *changes(new, old))
     return rows.group_by("variant", "day").aggregate(**sums)
 
 
-def _running(rows: Sequence[Mapping[str, Any]], number: int, days: int) -> list[Arms]:
+def _running(rows: Sequence[Mapping[str, Any]], metric: AveragedMetric, number: int, days: int) -> list[Arms]:
     variants = sorted({row["variant"] for row in rows})
     counts = {name: np.zeros(days) for name in variants}
     sums = {name: np.zeros((days, COLUMNS)) for name in variants}
     products = {name: np.zeros((days, COLUMNS, COLUMNS)) for name in variants}
     for row in rows:
         name, day = row["variant"], min(int(row["day"]), days - 1)
-        counts[name][day] += row[f"c{number}"]
-        sums[name][day] += [row[f"s{number}_{k}"] for k in range(COLUMNS)]
-        for i, j in _PAIRS:
-            products[name][day, i, j] += row[f"x{number}_{i}_{j}"]
-            if i != j:
-                products[name][day, j, i] += row[f"x{number}_{i}_{j}"]
+        count, single, both = read_sums(metric, number, row)
+        counts[name][day] += count
+        sums[name][day] += single
+        products[name][day] += both
     totals = {
         name: (counts[name].cumsum(), sums[name].cumsum(axis=0), products[name].cumsum(axis=0))
         for name in variants

@@ -27,8 +27,9 @@ from evaluation.abtest.analysis.results import (
     Role,
     SegmentEffects,
 )
+from evaluation.abtest.analysis.sums import AveragedMetric
 from evaluation.abtest.analysis.tables import DAY
-from evaluation.abtest.analysis.values import AveragedMetric, Values, moments, moments_by_age, snapshot
+from evaluation.abtest.analysis.values import Values, moments, snapshot
 from evaluation.abtest.metrics import MetricConfig, ProportionMetric
 from evaluation.abtest.schema import AnalysisConfig
 from evaluation.abtest.statistics.bayes import posterior
@@ -101,8 +102,13 @@ def averaged_result(
     cuped = cuped_of(question.metric, {control: first, variant: second}, values)
     comparisons = [compare(arms[control], arms[variant], cuped=cuped == "used") for _, arms in usable]
     counts = [sum(float(one.count) for one in arms.values()) for _, arms in usable]
-    judged = judge.looks(comparisons, counts)
-    final = comparisons[-1] if comparisons else compare(first, second)
+    days = [values.table.age_at(day) for day, _ in usable]
+    judged = judge.looks(comparisons, counts, days)
+    # After the planned end more data come in and nothing more is tested: the result is that of the end.
+    end = max((look for look, one in enumerate(judged) if one.tested), default=len(judged) - 1)
+    if 0 <= end < len(judged) - 1:
+        first, second = (usable[end][1][name] for name in (control, variant))
+    final = comparisons[end] if comparisons else compare(first, second)
     result = MetricResult(
         question.name,
         question.role,
@@ -117,7 +123,7 @@ def averaged_result(
         margin=question.margin,
         cuped=cuped,
         variance_saved=float(final.variance_saved),
-        information=counts[-1] / judge.planned if counts and judge.planned else math.nan,
+        information=judge.information(counts[-1], days[-1]) if counts else math.nan,
     )
     if not judged:
         return replace(result, note=f"fewer than {judge.few} units whose window is over in an arm")
@@ -125,7 +131,12 @@ def averaged_result(
         Point(_date(values, day), int(count), one.relative, one.p_value, one.crossed)
         for (day, _), count, one in zip(usable, counts, judged, strict=True)
     ]
-    result = _with_final(result, judged[-1], final, analysis, looks=points)
+    result = _with_final(result, judged[end], final, analysis, looks=points)
+    if end < len(judged) - 1:
+        result = replace(
+            result,
+            note=f"as of {points[end].label}, when the planned size was reached; later looks are not tested",
+        )
     if not float(final.absolute.se) > 0:
         return replace(result, note="no variance: every unit has the same value, so nothing can be tested")
     if isinstance(question.metric, ProportionMetric):
@@ -159,6 +170,9 @@ def _rare(result: MetricResult, first: Moments, second: Moments, judge: Judge) -
         return result
     absolute, p = rare_events(sides[0], sides[1], judge.alpha)
     note = f"fewer than {FEW_EVENTS} units with an event in an arm: Newcombe's interval, for one look"
+    if not judge.over:
+        # The interval pays for one look only, so before the end it is shown and nothing is concluded from it.
+        p, note = math.nan, f"{note}, at the end"
     return replace(
         result, absolute=absolute, relative=Interval(result.relative.estimate), p_value=p, note=note
     )
@@ -248,11 +262,19 @@ def _word(one: MetricResult, p: float, alpha: float) -> str:
     return "better" if (one.absolute.estimate > 0) == (one.better == "higher") else "worse"
 
 
-def ages_of(
-    values: Values, metrics: Mapping[str, AveragedMetric], variant: str, control: str, alpha: float
-) -> dict[str, list[Point]]:
-    """Effect on each day of a unit's life in the experiment: a novelty wears off, a habit grows."""
-    found = moments_by_age(values, metrics, MAX_AGE)
+MomentsBy = Mapping[str, Mapping[tuple[Any, ...], Moments]]
+"""By metric, then by variant and one more value."""
+
+
+def ages_of(found: MomentsBy, variant: str, control: str, alpha: float) -> dict[str, list[Point]]:
+    """Effect on each day of a unit's life in the experiment: a novelty wears off, a habit grows.
+
+    Args:
+        found: Moments by variant and age.
+        variant: Name of the variant.
+        control: Name of the control.
+        alpha: Level of the intervals.
+    """
     result: dict[str, list[Point]] = {}
     for name, by_key in found.items():
         ages = sorted({age for which, age in by_key if which == variant and (control, age) in by_key})
@@ -275,16 +297,23 @@ def _point(label: str, first: Moments, second: Moments, alpha: float) -> Point:
     )
 
 
-def segments_of(
-    values: Values, metrics: Mapping[str, AveragedMetric], variant: str, control: str, alpha: float
-) -> dict[str, list[SegmentEffects]]:
-    """Effect in each segment of each registered attribute."""
+def moments_by_segment(values: Values, metrics: Mapping[str, AveragedMetric]) -> dict[str, MomentsBy]:
+    """Moments by variant and segment, for each registered attribute."""
     wide, end = snapshot(values)
-    result: dict[str, list[SegmentEffects]] = {name: [] for name in metrics}
-    for place, attribute in enumerate(values.table.segments):
-        found = moments(values, wide, end, metrics, [f"segment_{place}"])
-        for name, by_key in found.items():
-            result[name].append(_segments(attribute, by_key, variant, control, alpha))
+    return {
+        attribute: moments(values, wide, end, metrics, [f"segment_{place}"])
+        for place, attribute in enumerate(values.table.segments)
+    }
+
+
+def segments_of(
+    found: Mapping[str, MomentsBy], variant: str, control: str, alpha: float
+) -> dict[str, list[SegmentEffects]]:
+    """Effect in each segment of each registered attribute, from `moments_by_segment`."""
+    result: dict[str, list[SegmentEffects]] = {}
+    for attribute, by_metric in found.items():
+        for name, by_key in by_metric.items():
+            result.setdefault(name, []).append(_segments(attribute, by_key, variant, control, alpha))
     return result
 
 

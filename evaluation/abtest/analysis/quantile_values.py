@@ -3,9 +3,11 @@
 import math
 from typing import Any
 
+import ibis
 import numpy as np
 
-from evaluation.abtest.analysis.tables import kept, numeric, to_records
+from evaluation.abtest.analysis.engines import kept
+from evaluation.abtest.analysis.tables import numeric, real, to_records
 from evaluation.abtest.analysis.units import UnitTable
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import QuantileMetric
@@ -15,6 +17,7 @@ from evaluation.arrays import FloatArray
 
 _BINS = 2000
 _SMALLEST = 1e-9
+_NEGATIVE = -(2**60)
 
 
 def quantile_moments(table: UnitTable, metric: QuantileMetric) -> dict[str, QuantileMoments]:
@@ -28,16 +31,19 @@ def quantile_moments(table: UnitTable, metric: QuantileMetric) -> dict[str, Quan
         ExperimentDataError: The column is missing, holds no numbers, or negative ones.
     """
     name = metric.value.exposure or ""
-    rows = table.rows.inner_join(table.units.select("unit", assigned="variant"), "unit")
+    owners = table.units.select("unit", "id", assigned="variant")
+    rows = table.rows.inner_join(owners, "unit")
     if name not in rows.columns:
         numeric(rows, name, "A quantile")
     known = rows.filter(rows[name].notnull())
     value = numeric(known, name, "A quantile")
-    _not_negative(known, value, name)
     # Equal bins on the logarithm: the error is 0.05% of the value, however long the log is.
-    place = ((value + _SMALLEST).ln() * _BINS).floor().cast("int64")
-    binned = kept(known.select("unit", "assigned", place=place))
+    place = ((ibis.greatest(value, real(0)) + _SMALLEST).ln() * _BINS).floor().cast("int64")
+    place = ibis.ifelse(value < 0, ibis.literal(_NEGATIVE, "int64"), place)
+    binned = kept(known.select("id", "assigned", place=place))
     histogram = to_records(binned.group_by("assigned", "place").aggregate(rows=binned.count()))
+    if any(row["place"] == _NEGATIVE for row in histogram):
+        _refuse_negative(known, value, name)
     result = {}
     for variant in sorted({row["assigned"] for row in histogram}):
         mine = sorted((row["place"], row["rows"]) for row in histogram if row["assigned"] == variant)
@@ -51,7 +57,7 @@ def _one(binned: Any, variant: str, places: FloatArray, counts: FloatArray, leve
     cut = places[min(int(np.searchsorted(share, level)), len(places) - 1)]
     mine = binned.filter(binned.assigned == variant)
     below = (mine.place <= int(cut)).cast("float64")
-    units = mine.group_by("unit").aggregate(n=below.sum(), d=mine.count().cast("float64"))
+    units = mine.group_by("id").aggregate(n=below.sum(), d=mine.count().cast("float64"))
     [sums] = to_records(
         units.aggregate(
             c=units.count(),
@@ -86,9 +92,8 @@ def _at(places: FloatArray, counts: FloatArray, level: float) -> float:
     return float(max(math.exp((places[index] + inside) / _BINS) - _SMALLEST, 0.0))
 
 
-def _not_negative(rows: Any, value: Any, name: str) -> None:
+def _refuse_negative(rows: Any, value: Any, name: str) -> None:
     [found] = to_records(rows.aggregate(low=value.min(), unit=rows.unit.argmin(value)))
-    if found["low"] is not None and found["low"] < 0:
-        raise ExperimentDataError(
-            f"A quantile of {name!r} needs values of at least 0; unit {found['unit']!r} has {found['low']:g}."
-        )
+    raise ExperimentDataError(
+        f"A quantile of {name!r} needs values of at least 0; unit {found['unit']!r} has {found['low']:g}."
+    )

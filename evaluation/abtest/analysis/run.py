@@ -9,8 +9,10 @@ from importlib.metadata import version
 from typing import Any
 
 from evaluation.abtest.analysis.coverage_values import coverage_of, coverage_result
+from evaluation.abtest.analysis.hidden_units import hidden, refuse_strangers
 from evaluation.abtest.analysis.judging import FEW_SLOTS, FEW_UNITS, Judge
 from evaluation.abtest.analysis.metric_results import (
+    MAX_AGE,
     Arms,
     Question,
     ages_of,
@@ -18,21 +20,24 @@ from evaluation.abtest.analysis.metric_results import (
     concluded,
     cuped_of,
     moments_at_looks,
+    moments_by_segment,
     quantile_result,
     segments_of,
 )
 from evaluation.abtest.analysis.quantile_values import quantile_moments
 from evaluation.abtest.analysis.results import Check, ExperimentResult, MetricResult, Role, Verdict
 from evaluation.abtest.analysis.second_opinion import second_opinion
+from evaluation.abtest.analysis.sums import AveragedMetric
 from evaluation.abtest.analysis.tables import DAY, event_rows, exposure_rows, to_records
 from evaluation.abtest.analysis.trust import Subject, trust_checks
 from evaluation.abtest.analysis.units import GRACE, UnitTable, counts_by_variant, unit_table
-from evaluation.abtest.analysis.values import AveragedMetric, Values, measure_values
+from evaluation.abtest.analysis.values import Values, measure_values, moments_by_age
 from evaluation.abtest.analysis.verdict import decide, overall
 from evaluation.abtest.assignment import TIME_SLOT, CompiledExperiment
 from evaluation.abtest.compilation import compile_experiment
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import BUILT_IN, CoverageMetric, MetricConfig, QuantileMetric
+from evaluation.abtest.pseudonyms import Pseudonyms
 from evaluation.abtest.schema import ExperimentConfig, ExperimentsConfig
 from evaluation.abtest.statistics.moments import Moments
 from evaluation.abtest.statistics.power import normal_count
@@ -48,10 +53,12 @@ class Logs:
     Attributes:
         exposures: Columns as in `evaluation.abtest.exposure_files.COLUMNS`.
         events: Columns type, timestamp, the unit's id, and what metrics ask for; None for metrics of exposures alone.
+        pseudonyms: Of the key under which the service wrote the exposures; None if it wrote ids as they are.
     """
 
     exposures: Any
     events: Any = None
+    pseudonyms: Pseudonyms | None = None
 
 
 def analyze(
@@ -87,8 +94,8 @@ def analyze(
     if one.interleave:
         raise ExperimentDataError(f"{experiment!r} mixes lists; use `easyrec ab interleave`.")
     tell("units")
-    exposures = exposure_rows(logs.exposures)
     unit = config.unit_of(one.layer)
+    exposures = hidden(exposure_rows(logs.exposures), logs.pseudonyms, unit)
     table = unit_table(
         exposures,
         experiment,
@@ -98,8 +105,9 @@ def analyze(
         until=until,
         washout=60 * one.analysis.washout_minutes if unit == TIME_SLOT else 0.0,
     )
+    refuse_strangers(table.units, logs.pseudonyms)
     questions = questions_of(config, one)
-    events = _events(logs.events, table, unit)
+    events = _events(logs, table, unit)
     if until is None:
         end = _end(table, events)
         table = replace(table, until=end, closing=min(table.closing + GRACE, end))
@@ -161,11 +169,12 @@ def _averaged(questions: Sequence[Question]) -> dict[str, AveragedMetric]:
     return {one.name: one.metric for one in questions if isinstance(one.metric, AveragedMetric)}
 
 
-def _events(events: Any, table: UnitTable, unit: str) -> Any:
+def _events(logs: Logs, table: UnitTable, unit: str) -> Any:
+    events = logs.events
     if events is None:
         return None
     if unit in events.columns:
-        return event_rows(events, unit)
+        return hidden(event_rows(events, unit), logs.pseudonyms, unit)
     if "request_id" not in events.columns:
         raise ExperimentDataError(
             f"The table of events has neither the unit's column {unit!r} nor request_id to join exposures by; "
@@ -196,20 +205,15 @@ def _judge(
 ) -> Judge:
     analysis = one.analysis
     planned = analysis.planned_n or _planned(one, looks[-1][1], questions)
-    reached = planned is not None and table.counts["units"] >= planned
+    planned_days = max(analysis.planned_days or 0, analysis.min_days) or None
     ended = one.status == "stopped" or (one.end is not None and table.until >= one.end.timestamp())
-    unplanned = planned is None and one.end is None
+    unplanned = planned is None and analysis.planned_days is None
     method = analysis.method
-    if method == "group_sequential" and planned is None:
+    if method == "group_sequential" and unplanned:
         method = "always_valid"
-    return Judge(
-        method,
-        analysis.alpha,
-        analysis.spending,
-        planned,
-        reached or ended or (unplanned and method == "fixed"),
-        few,
-    )
+    judge = Judge(method, analysis.alpha, analysis.spending, planned, False, few, planned_days)
+    reached = not unplanned and judge.information(table.counts["units"], table.age) >= 1
+    return replace(judge, over=reached or ended or (unplanned and one.end is None and method == "fixed"))
 
 
 def _planned(one: ExperimentConfig, last: Mapping[str, Any], questions: Sequence[Question]) -> int | None:
@@ -285,9 +289,11 @@ def _results(
         for question in questions
         if isinstance(question.metric, CoverageMetric)
     }
+    by_age = moments_by_age(values, goals, MAX_AGE) if goals else {}
+    by_segment = moments_by_segment(values, goals) if goals else {}
     for variant in (name for name in one.variants if name != control):
-        ages = ages_of(values, goals, variant, control, analysis.alpha) if goals else {}
-        segments = segments_of(values, goals, variant, control, analysis.alpha) if goals else {}
+        ages = ages_of(by_age, variant, control, analysis.alpha)
+        segments = segments_of(by_segment, variant, control, analysis.alpha)
         for question in questions:
             if question.name in quantiles:
                 found = quantile_result(question, variant, control, quantiles[question.name], judge)
@@ -341,8 +347,8 @@ def _result(
         method=judge.method,
         alpha=judge.alpha,
         planned=judge.planned,
-        information=table.counts["units"] / judge.planned if judge.planned else float("nan"),
-        start=_iso(float(to_records(table.units.aggregate(at=table.units.first.min()))[0]["at"])),
+        information=judge.information(table.counts["units"], table.age),
+        start=_iso(table.start),
         until=_iso(table.closing),
         days=days,
         config_hash=config.hash,
@@ -366,10 +372,10 @@ def _notes(one: ExperimentConfig, judge: Judge, days: float) -> list[str]:
     notes = []
     if one.analysis.method == "group_sequential" and judge.method == "always_valid":
         notes.append(
-            "Nobody planned a size (`analysis.planned_n`, or `analysis.mde`), so intervals that hold at any time are "
-            "used; with a plan the same data says more."
+            "Nobody planned a size (`analysis.planned_n`, `planned_days` or `mde`), so intervals that hold at any time "
+            "are used; with a plan the same data says more."
         )
-    if judge.method == "group_sequential" and not one.analysis.planned_n:
+    if judge.method == "group_sequential" and judge.planned and not one.analysis.planned_n:
         notes.append(f"The planned size comes from `mde: {one.analysis.mde}` and the control's variance.")
     if days % 7 > 1 and days > 7:
         notes.append("The data do not end after whole weeks; weekdays are weighted unevenly.")

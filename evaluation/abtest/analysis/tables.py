@@ -2,19 +2,19 @@
 
 import os
 import re
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import ibis
 
+from evaluation.abtest.analysis.engines import short
 from evaluation.abtest.analysis.service_log import is_service_log, service_log_sql
+from evaluation.abtest.analysis.spark_logs import spark_events, spark_exposures
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.exposure_files import COLUMNS, exposures_sql, log_files
+from evaluation.abtest.exposures import DROPPED
 from evaluation.errors import did_you_mean
 
 DAY = 86_400.0
@@ -22,40 +22,10 @@ _MILLISECONDS = 1e11
 _REQUIRED_OF_EXPOSURES = ("timestamp", "experiment", "variant", "unit_id")
 
 
-@contextmanager
-def duckdb_connection(memory: str = "4GB", threads: int | None = None) -> Iterator[Any]:
-    """An Ibis connection to a DuckDB that keeps what does not fit in memory in a temporary folder.
-
-    Args:
-        memory: Limit, such as "2GB".
-        threads: How many; all cores unless given.
-
-    Yields:
-        The connection; it and its files are gone afterwards.
-    """
-    with tempfile.TemporaryDirectory(prefix="easyrec-ab-") as folder:
-        limits = {"memory_limit": memory, "temp_directory": folder, "preserve_insertion_order": False}
-        if threads is not None:
-            limits["threads"] = threads
-        try:
-            connection = ibis.duckdb.connect(Path(folder) / "work.duckdb", **limits)
-        except duckdb.Error as error:
-            raise ExperimentDataError(f"DuckDB cannot start with memory {memory!r}: {error}") from error
-        try:
-            with warnings.catch_warnings():
-                # Ibis 12 calls a method that DuckDB has renamed; nobody who reads the warning here can change that.
-                warnings.filterwarnings("ignore", r"fetch_arrow_table\(\) is deprecated", DeprecationWarning)
-                yield connection
-        except duckdb.OutOfMemoryException as error:
-            raise ExperimentDataError(
-                f"The analysis needs more than {memory} of memory; give more with --memory. ({error})"
-            ) from error
-        finally:
-            connection.disconnect()
-
-
 def open_exposures(connection: Any, path: str | os.PathLike[str]) -> Any:
-    """An exposure log as a table; raises as `log_files`."""
+    """An exposure log as a table of DuckDB or Spark; raises as `log_files`."""
+    if connection.name != "duckdb":
+        return spark_exposures(connection, str(path))
     return _opened(connection, exposures_sql(log_files(path)), path)
 
 
@@ -65,14 +35,17 @@ def open_events(
     """Events as a table: a service's event log, one file, or all Parquet, CSV or JSON-lines files of a folder.
 
     Args:
-        connection: Of `duckdb_connection`.
+        connection: Of `evaluation.abtest.analysis.engines.connected`.
         path: Where they are.
         rename: Names of columns in the files by the names used here.
 
     Raises:
         ExperimentDataError: There is no such file, or a column to rename is missing.
     """
-    table = _opened(connection, _events_sql(Path(path)), path)
+    if connection.name == "duckdb":
+        table = _opened(connection, _events_sql(Path(path)), path)
+    else:
+        table = spark_events(connection, str(path))
     for name, old in (rename or {}).items():
         if old not in table.columns:
             raise ExperimentDataError(f"{path} has no column {old!r}; {did_you_mean(old, table.columns)}")
@@ -109,7 +82,7 @@ def _opened(connection: Any, query: str, path: str | os.PathLike[str]) -> Any:
         )
         return connection.table(name)
     except duckdb.Error as error:
-        raise ExperimentDataError(f"{path} cannot be read: {_short(error)}") from error
+        raise ExperimentDataError(f"{path} cannot be read: {short(error)}") from error
 
 
 def _plain_times(connection: Any, query: str) -> str:
@@ -123,8 +96,13 @@ def _plain_times(connection: Any, query: str) -> str:
     return f" REPLACE ({', '.join(casts)})" if casts else ""
 
 
-def _short(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error))[:300]
+def lost_rows(exposures: Any) -> dict[tuple[str, str], int]:
+    """Rows that an exposure log lost, by experiment and variant; `exposures` is a table of `open_exposures`."""
+    if not {"kind", "rows"} <= set(exposures.columns):
+        return {}
+    lost = exposures.filter(exposures.kind == DROPPED)
+    found = lost.group_by("experiment", "variant").aggregate(lost=lost.rows.sum())
+    return {(row["experiment"], row["variant"]): int(row["lost"] or 0) for row in to_records(found)}
 
 
 def exposure_rows(table: Any) -> Any:
@@ -174,14 +152,22 @@ def event_rows(table: Any, unit: str) -> Any:
     for name in ("type", "timestamp", unit):
         _need(table, name, "the table of events")
     rows = table.mutate(at=seconds(table, "timestamp"), unit=_text(table[unit]))
-    return rows.filter(rows.unit.notnull() & rows.at.notnull())
+    return rows.filter(rows.unit.notnull() & (rows.unit != "") & rows.at.notnull())
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def nfc_normalize(text: str) -> str:  # type: ignore[empty-body]
+    """DuckDB's function of this name; Spark has none, so ids there are taken as they are."""
 
 
 def _text(column: Any) -> Any:
-    """Ids as the assignment writes them: whole numbers without a fraction."""
+    """Ids as the assignment writes them: whole numbers without a fraction, no blanks around, normal form C."""
     if column.type().is_floating():
         return column.cast("int64").cast("string")
-    return column.cast("string")
+    text = column.cast("string")
+    if not column.type().is_string():
+        return text
+    return (nfc_normalize(text) if column.get_backend().name == "duckdb" else text).strip()
 
 
 def _need(table: Any, name: str, what: str) -> None:
@@ -206,6 +192,11 @@ def seconds(table: Any, name: str) -> Any:
     )
 
 
+def real(value: float) -> Any:
+    """A constant as float64 on every backend: Spark reads 1.0 as a decimal, and sums of decimals overflow to null."""
+    return ibis.literal(repr(float(value))).cast("float64")
+
+
 def numeric(table: Any, name: str, what: str) -> Any:
     """A column of numbers as float64, 0 where it is null.
 
@@ -221,7 +212,7 @@ def numeric(table: Any, name: str, what: str) -> Any:
             "without `sum`."
         )
     value = table[name].cast("float64")
-    return ibis.ifelse(value.isnan(), 0.0, value).fill_null(0.0)
+    return ibis.coalesce(ibis.ifelse(value.isnan(), real(0), value), real(0))
 
 
 def attribute(table: Any, name: str) -> Any:
@@ -231,7 +222,19 @@ def attribute(table: Any, name: str) -> Any:
     column = table["attributes"]
     if column.type().is_struct():
         return column[name].cast("string") if name in column.type().names else ibis.null("string")
-    return column.cast("json")[name].unwrap_as("string")
+    return json_text(column, name)
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def from_json(text: str, schema: str) -> dict[str, str]:  # type: ignore[empty-body]
+    """Spark's function of this name, which Ibis has no expression for."""
+
+
+def json_text(column: Any, key: Any) -> Any:
+    """The text under a key of a column of JSON objects; null where there is none."""
+    if column.get_backend().name == "pyspark":
+        return from_json(column, "map<string,string>")[key]
+    return column.cast("json")[key].unwrap_as("string")
 
 
 def condition_expr(table: Any, condition: Mapping[str, Any], what: str) -> Any:
@@ -281,14 +284,6 @@ def _operator(column: Any, operator: str, value: Any, what: str) -> Any:
 def _pattern(text: str) -> str:
     parts = {"*": ".*", "?": "."}
     return "^" + "".join(parts.get(sign, re.escape(sign)) for sign in text) + "$"
-
-
-def kept(expression: Any) -> Any:
-    """The rows of a table, computed once: a temporary table in DuckDB, which spills to disk; elsewhere Ibis's cache."""
-    backend = expression.get_backend()
-    if backend.name != "duckdb":
-        return expression.cache()
-    return backend.create_table(ibis.util.gen_name("kept"), obj=expression, temp=True)
 
 
 def to_records(expression: Any) -> Sequence[dict[str, Any]]:

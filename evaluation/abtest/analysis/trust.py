@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.abtest.analysis.hidden_units import RAW
 from evaluation.abtest.analysis.results import Check, Status
 from evaluation.abtest.analysis.tables import to_records
 from evaluation.abtest.analysis.units import UnitTable, counts_by_variant
@@ -26,6 +27,7 @@ LOST = 0.001
 ORPHANS = 0.01
 MIN_EXPECTED = 8
 REPLAYED = 20_000
+REQUESTS = 2_000_000
 _CLOCK = 60.0
 
 
@@ -62,14 +64,15 @@ def trust_checks(subject: Subject) -> list[Check]:
     checks += [
         sample_ratio_by_segment(subject, place, name) for place, name in enumerate(subject.table.segments)
     ]
+    feedback = _feedback(subject)
     checks += [
         several_variants(subject),
         replayed(subject),
         exposure_loss(subject),
         fallback_balance(subject),
         before_difference(subject),
-        orphans(subject),
-        clocks(subject),
+        orphans(feedback),
+        clocks(feedback),
         *overlaps(subject),
     ]
     return checks
@@ -161,7 +164,12 @@ def several_variants(subject: Subject) -> Check:
 
 def replayed(subject: Subject) -> Check:
     """The configuration gives each unit the variant that the log says."""
-    units = subject.table.units.select("unit", "variant").limit(REPLAYED)
+    units = subject.table.units.select("unit", "variant")
+    if subject.events is not None and RAW in subject.events.columns:
+        # Names cannot be drawn on; the ids behind them are known from what these units did.
+        known = subject.events.select("unit", RAW).distinct()
+        units = units.inner_join(known, "unit").select("variant", unit=RAW)
+    units = units.limit(REPLAYED)
     wrong, example, seen = 0, "", 0
     for row in to_records(units):
         chosen = subject.replay.choose(row["unit"])
@@ -174,7 +182,7 @@ def replayed(subject: Subject) -> Check:
     return Check(
         "replay",
         "assignment replays",
-        "red" if wrong else "green",
+        "red" if wrong else "green" if seen else "skipped",
         f"{wrong:,} of {seen:,} units differ" + (f"; e.g. unit {example}" if wrong else ""),
         "red if any unit differs",
         "The log was written under another configuration than this one (salt, weights, phase), or by another program.",
@@ -274,59 +282,86 @@ def before_difference(subject: Subject) -> Check:
     )
 
 
-def _answers(subject: Subject) -> Any:
-    """Events of exposed units, after their first exposure, that name a request."""
+@dataclass(frozen=True)
+class _Feedback:
+    """Events that name a request, beside the requests of the log.
+
+    Attributes:
+        answers: Those of exposed units after their first exposure.
+        alone: Of them, those whose request the log does not hold.
+        matched: Events whose request it holds, at any time.
+        early: Of them, those that seem to come before the request.
+        one_in: Share of the requests that was looked at: one in so many.
+    """
+
+    answers: int
+    alone: int
+    matched: int
+    early: int
+    one_in: int
+
+    @property
+    def note(self) -> str:
+        """What share was looked at, in words."""
+        return f"; one request in {self.one_in} looked at" if self.one_in > 1 else ""
+
+
+def _feedback(subject: Subject) -> _Feedback | None:
+    """Events and requests in one pass; of a large log a fixed share of the requests, chosen by their ids."""
     if subject.events is None or "request_id" not in subject.events.columns:
         return None
-    events = subject.events
-    joined = events.filter(events.request_id.notnull()).inner_join(
-        subject.table.units.select("unit", "first"), "unit"
+    one_in = -(-subject.table.counts["rows"] // REQUESTS)
+
+    def some(rows: Any) -> Any:
+        rows = rows.filter(rows.request_id.notnull())
+        return rows.filter(rows.request_id.hash() % one_in == 0) if one_in > 1 else rows
+
+    rows = some(subject.table.rows)
+    requests = rows.group_by("request_id").aggregate(shown=rows["at"].min())
+    events = some(subject.events).select("unit", "request_id", "at")
+    joined = events.left_join(subject.table.units.select("unit", "first"), "unit", rname="{name}_of_unit")
+    joined = joined.left_join(requests, "request_id", rname="{name}_of_log")
+    answer = joined.first.notnull() & (joined["at"] >= joined.first) & (joined["at"] < subject.table.closing)
+    known = joined.shown.notnull()
+    [row] = to_records(
+        joined.aggregate(
+            answers=answer.cast("int64").sum(),
+            alone=(answer & ~known).cast("int64").sum(),
+            matched=known.cast("int64").sum(),
+            early=(known & (joined["at"] < joined.shown - _CLOCK)).cast("int64").sum(),
+        )
     )
-    return joined.filter((joined["at"] >= joined.first) & (joined["at"] < subject.table.closing))
+    return _Feedback(**{name: int(value or 0) for name, value in row.items()}, one_in=one_in)
 
 
-def orphans(subject: Subject) -> Check:
+def orphans(feedback: _Feedback | None) -> Check:
     """Feedback that names a request for which no exposure is logged."""
     title, rule = "feedback has an exposure", f"amber above {share(ORPHANS, 0)}"
-    answers = _answers(subject)
-    if answers is None:
+    if feedback is None:
         return Check("orphans", title, "skipped", "events carry no request ids", rule)
-    requests = subject.table.rows.select("request_id").distinct()
-    without = answers.anti_join(requests, "request_id")
-    [all_rows], [alone] = (
-        to_records(answers.aggregate(rows=answers.count())),
-        to_records(without.aggregate(rows=without.count())),
-    )
-    rate = alone["rows"] / max(all_rows["rows"], 1)
+    rate = feedback.alone / max(feedback.answers, 1)
     return Check(
         "orphans",
         title,
         "amber" if rate > ORPHANS else "green",
-        f"{alone['rows']:,} of {all_rows['rows']:,} events with a request id ({share(rate, 2)}) have none",
+        f"{feedback.alone:,} of {feedback.answers:,} events with a request id ({share(rate, 2)}) have none"
+        + feedback.note,
         rule,
         "Some requests were served without the experiment (another scene, a time-out), or exposures are missing.",
     )
 
 
-def clocks(subject: Subject) -> Check:
+def clocks(feedback: _Feedback | None) -> Check:
     """Feedback on a request that seems to come before it."""
     title, rule = "clocks agree", f"amber if more than {share(ORPHANS, 0)} of feedback is a minute too early"
-    events = subject.events
-    if events is None or "request_id" not in events.columns:
+    if feedback is None:
         return Check("clocks", title, "skipped", "events carry no request ids", rule)
-    shown = subject.table.rows.select("request_id", shown="at").filter(
-        subject.table.rows.request_id.notnull()
-    )
-    both = events.filter(events.request_id.notnull()).inner_join(shown, "request_id")
-    [row] = to_records(
-        both.aggregate(rows=both.count(), early=(both["at"] < both.shown - _CLOCK).cast("int64").sum())
-    )
-    rate = (row["early"] or 0) / max(row["rows"], 1)
+    rate = feedback.early / max(feedback.matched, 1)
     return Check(
         "clocks",
         title,
-        "skipped" if not row["rows"] else "amber" if rate > ORPHANS else "green",
-        f"{row['early'] or 0:,} of {row['rows']:,} ({share(rate, 2)})",
+        "skipped" if not feedback.matched else "amber" if rate > ORPHANS else "green",
+        f"{feedback.early:,} of {feedback.matched:,} ({share(rate, 2)}){feedback.note}",
         rule,
         "Clocks of the service and of the senders of events disagree; early feedback would count as history.",
     )
@@ -352,7 +387,8 @@ def overlaps(subject: Subject) -> list[Check]:
                 f"overlap_{name}",
                 f"independent of {name}",
                 "skipped" if np.isnan(p) else "amber" if p < P else "green",
-                f"{sum(row['units'] for row in mine):,} units in both; p {probability(p)}",
+                f"{sum(row['units'] for row in mine):,} units in both; "
+                + ("nothing to compare" if np.isnan(p) else f"p {probability(p)}"),
                 f"amber if p < {P}",
                 f"Variants of {name} are not spread evenly over the variants here, so its effect is part of this one. "
                 "Put both into one layer, or check their salts.",

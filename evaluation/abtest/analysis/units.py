@@ -6,7 +6,8 @@ from typing import Any
 
 import ibis
 
-from evaluation.abtest.analysis.tables import DAY, attribute, kept, to_records
+from evaluation.abtest.analysis.engines import kept
+from evaluation.abtest.analysis.tables import DAY, attribute, to_records
 from evaluation.abtest.errors import ExperimentDataError
 
 GRACE = 3600.0
@@ -19,14 +20,15 @@ class UnitTable:
 
     Attributes:
         rows: Exposure rows that count (not forced, could differ if triggered), with columns at, unit, variant.
-        units: Ibis table: unit, id (a number of its own), first, last, variant, rows, fallbacks, day (of the first
-            exposure), segment_0...
+        units: Ibis table: unit, id (a number of its own, or the unit again), first, last, variant, rows, fallbacks,
+            day (of the first exposure), segment_0...
         segments: Names of the segment columns.
         origin: Midnight (UTC) of the day of the first exposure, seconds since 1970.
         until: End of the data, seconds since 1970; windows may end until then.
         closing: When the experiment ended or was seen last: what units do later, under something else, does not count
             for metrics without a window.
         counts: What was counted on the way: rows, forced_rows, untriggered_rows, units, multi_variant_units.
+        start: The first exposure, seconds since 1970.
     """
 
     rows: Any
@@ -36,6 +38,7 @@ class UnitTable:
     until: float
     closing: float
     counts: dict[str, int]
+    start: float
 
     @property
     def days(self) -> int:
@@ -45,7 +48,11 @@ class UnitTable:
     @property
     def age(self) -> float:
         """Days from the first exposure to the closing, with their fraction."""
-        return (self.closing - self.origin) / DAY
+        return self.age_at(self.days - 1)
+
+    def age_at(self, day: int) -> float:
+        """Days from the first exposure to the end of a calendar day, the first being 0, or to the closing."""
+        return (min(self.origin + (day + 1) * DAY, self.closing) - self.start) / DAY
 
 
 def unit_table(
@@ -112,14 +119,19 @@ def unit_table(
     counts |= {"units": int(span["units"]), "multi_variant_units": int(span["multi"])}
     origin = span["first"] // DAY * DAY
     units = grouped.filter(grouped.low == grouped.high)
-    # Everything after this joins on a small number in place of the unit's text.
+    # In DuckDB everything after this joins on a small number in place of the unit's text; to number rows, Spark would
+    # have to bring them all to one machine.
+    in_process = units.get_backend().name == "duckdb"
     units = units.mutate(
-        day=((units.first - origin) / DAY).floor().cast("int32"), id=ibis.row_number().cast("int32")
+        day=((units.first - origin) / DAY).floor().cast("int32"),
+        id=ibis.row_number().cast("int32") if in_process else units.unit,
     )
     units = kept(units.drop("low", "high"))
     last = float(span["last"])
     end = until if until is not None else last + 1e-3
-    return UnitTable(counted, units, list(segments), origin, end, min(last + GRACE, end), counts)
+    return UnitTable(
+        counted, units, list(segments), origin, end, min(last + GRACE, end), counts, float(span["first"])
+    )
 
 
 def _counts(mine: Any, exposures: Any, experiment: str, phase: int, when: str) -> dict[str, int]:

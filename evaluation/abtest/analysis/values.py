@@ -5,21 +5,21 @@ One table of (id, day, age) with a column a measure serves every look, every age
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
 from typing import Any
 
 import ibis
 import numpy as np
 
-from evaluation.abtest.analysis.tables import DAY, condition_expr, kept, numeric, to_records
+from evaluation.abtest.analysis.pieces import KEYS, summed, summed_in_pieces
+from evaluation.abtest.analysis.sums import AveragedMetric, read_sums, sums_of, weighted
+from evaluation.abtest.analysis.tables import DAY, condition_expr, numeric, real, to_records
 from evaluation.abtest.analysis.units import UnitTable, eligible
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import MeanMetric, Measure, MetricConfig, ProportionMetric, RatioMetric
 from evaluation.abtest.statistics.moments import COLUMNS, Moments
 
-AveragedMetric = MeanMetric | ProportionMetric | RatioMetric
-UNITS_AT_ONCE = 1_000_000
-_PAIRS = list(combinations_with_replacement(range(COLUMNS), 2))
+BEFORE = -1
+"""The day, and the age, of what a unit did before its first exposure."""
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,18 @@ def measure_values(
         for measure in measures_of(metric):
             values.columns.setdefault(Windowed(measure, values.window_of(metric)), f"m{len(values.columns)}")
     parts = [_of_exposures(table, values.columns)]
-    before = []
     if events is not None and any(one.measure.exposure is None for one in values.columns):
         joined = _joined(table, events, values.columns, history_days)
         parts.append(_of_events(table, joined, values.columns))
-        before.append(_before(table, joined, values.columns))
         for one, column in values.columns.items():
             if one.measure.distinct is not None:
-                now, then = _of_distinct(table, joined, one, column, list(values.columns.values()))
-                parts.append(now)
-                before.append(then)
+                parts += _of_distinct(table, joined, one, column, list(values.columns.values()))
     names = list(values.columns.values())
-    values.pieces = _in_pieces(table, _together(parts, ["id", "day", "age"], names), names)
-    values.daily = ibis.union(*values.pieces) if len(values.pieces) > 1 else values.pieces[0]
-    if before and history_days > 0:
-        values.before = kept(_summed(_together(before, ["id"], names), ["id"], names))
+    pieces = summed_in_pieces(table, _together(parts, KEYS, names), names)
+    values.pieces = [piece.filter(piece.day != BEFORE) for piece in pieces]
+    values.daily = _united(values.pieces)
+    if len(parts) > 1 and history_days > 0:
+        values.before = _united([piece.filter(piece.day == BEFORE).select("id", *names) for piece in pieces])
     for name, metric in metrics.items():
         if isinstance(metric, MeanMetric) and metric.cap is not None:
             values.caps[name] = _cap(values, metric, metric.cap)
@@ -130,22 +127,11 @@ def _refuse_without_events(metrics: Mapping[str, AveragedMetric]) -> None:
 
 
 def _together(parts: Sequence[Any], keys: list[str], names: list[str]) -> Any:
-    selected = [part.select(*keys, *names) for part in parts]
-    return ibis.union(*selected) if len(selected) > 1 else selected[0]
+    return _united([part.select(*keys, *names) for part in parts])
 
 
-def _in_pieces(table: UnitTable, rows: Any, names: list[str]) -> list[Any]:
-    """Sums by unit, day and age, for some of the units at a time: grouping all at once would not fit in memory."""
-    count = 1 + table.counts["units"] // UNITS_AT_ONCE
-    keys = ["id", "day", "age"]
-    if count == 1:
-        return [kept(_summed(rows, keys, names))]
-    rows = kept(rows)
-    return [kept(_summed(rows.filter(rows.id % count == place), keys, names)) for place in range(count)]
-
-
-def _summed(rows: Any, keys: list[str], names: list[str]) -> Any:
-    return rows.group_by(keys).aggregate(**{name: rows[name].sum() for name in names})
+def _united(parts: Sequence[Any]) -> Any:
+    return ibis.union(*parts) if len(parts) > 1 else parts[0]
 
 
 def _joined(table: UnitTable, events: Any, columns: Iterable[Windowed], history_days: float) -> Any:
@@ -173,53 +159,47 @@ def _inside(table: UnitTable, rows: Any, one: Windowed) -> Any:
 
 
 def _placed(table: UnitTable, rows: Any) -> dict[str, Any]:
+    """Day and age of a row, both BEFORE for what came before the first exposure: one number a unit is enough of it."""
+    after, before = rows["at"] >= rows.first, ibis.literal(BEFORE, "int32")
     return {
-        "day": ((rows["at"] - table.origin) / DAY).floor().cast("int32"),
-        "age": ((rows["at"] - rows.first) / DAY).floor().cast("int32"),
+        "day": ibis.ifelse(after, ((rows["at"] - table.origin) / DAY).floor().cast("int32"), before),
+        "age": ibis.ifelse(after, ((rows["at"] - rows.first) / DAY).floor().cast("int32"), before),
     }
 
 
 def _number(rows: Any, measure: Measure) -> Any:
     if measure.sum is not None:
         return numeric(rows, measure.sum, f"A measure of {measure.event!r} events")
-    return ibis.literal(1.0)
-
-
-def _amounts(table: UnitTable, rows: Any, columns: Mapping[Windowed, str], *, after: bool) -> dict[str, Any]:
-    amounts = {}
-    for one, column in columns.items():
-        if one.measure.exposure is not None or one.measure.distinct is not None:
-            amounts[column] = ibis.literal(0.0)
-            continue
-        chosen = _chosen(rows, one.measure, column)
-        chosen = chosen & (_inside(table, rows, one) if after else rows["at"] < rows.first)
-        amounts[column] = ibis.ifelse(chosen, _number(rows, one.measure), 0.0)
-    return amounts
+    return real(1)
 
 
 def _of_events(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
-    rows = joined.filter(joined["at"] >= joined.first)
-    return rows.select("id", **_placed(table, rows), **_amounts(table, rows, columns, after=True))
-
-
-def _before(table: UnitTable, joined: Any, columns: Mapping[Windowed, str]) -> Any:
-    rows = joined.filter(joined["at"] < joined.first)
-    return rows.select("id", **_amounts(table, rows, columns, after=False))
+    """What units did, before and after, in one pass over the events."""
+    amounts = {}
+    for one, column in columns.items():
+        if one.measure.exposure is not None or one.measure.distinct is not None:
+            amounts[column] = real(0)
+            continue
+        counts = _inside(table, joined, one) | (joined["at"] < joined.first)
+        chosen = _chosen(joined, one.measure, column) & counts
+        amounts[column] = ibis.ifelse(chosen, _number(joined, one.measure), real(0))
+    return joined.select("id", **_placed(table, joined), **amounts)
 
 
 def _of_distinct(
     table: UnitTable, joined: Any, one: Windowed, column: str, names: Sequence[str]
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """Distinct values count on the day on which they first appear, so that days add up."""
     _known(joined, one.measure.distinct or "")
     chosen = joined.filter(_chosen(joined, one.measure, column) & joined[one.measure.distinct].notnull())
-    zeros = {name: ibis.literal(0.0) for name in names}
+    amounts = {**{name: real(0) for name in names}, column: real(1)}
     after = chosen.filter(_inside(table, chosen, one))
     seen = after.group_by("id", one.measure.distinct).aggregate(at=after["at"].min(), first=after.first.min())
-    now = seen.select("id", **_placed(table, seen), **{**zeros, column: ibis.literal(1.0)})
     earlier = chosen.filter(chosen["at"] < chosen.first)
-    then = earlier.select("id", one.measure.distinct).distinct()
-    return now, then.select("id", **{**zeros, column: ibis.literal(1.0)})
+    then = earlier.group_by("id", one.measure.distinct).aggregate(
+        at=earlier["at"].min(), first=earlier.first.min()
+    )
+    return [part.select("id", **_placed(table, part), **amounts) for part in (seen, then)]
 
 
 def _known(rows: Any, name: str) -> None:
@@ -230,17 +210,17 @@ def _known(rows: Any, name: str) -> None:
 def _of_exposures(table: UnitTable, columns: Mapping[Windowed, str]) -> Any:
     rows = table.rows
     needed = [one for one in columns if one.measure.exposure is not None]
-    amounts = {column: ibis.literal(0.0) for column in columns.values()}
+    amounts = {column: real(0) for column in columns.values()}
     if not needed:
         return table.units.select("id", "day", age=ibis.literal(0, "int32"), **amounts)
     rows = rows.inner_join(table.units.select("unit", "id", "first"), "unit")
     for one in needed:
         name = one.measure.exposure or ""
-        value = ibis.literal(1.0) if name == "count" else numeric(rows, name, "A measure of exposures")
+        value = real(1) if name == "count" else numeric(rows, name, "A measure of exposures")
         chosen = _inside(table, rows, one)
         if one.measure.where:
             chosen = chosen & condition_expr(rows, one.measure.where, f"the measure of {name!r}")
-        amounts[columns[one]] = ibis.ifelse(chosen, value, 0.0)
+        amounts[columns[one]] = ibis.ifelse(chosen, value, real(0))
     return rows.select("id", **_placed(table, rows), **amounts)
 
 
@@ -266,8 +246,9 @@ def snapshot(values: Values, day: int | None = None) -> tuple[Any, float]:
         before = values.before.rename({pre[name]: name for name in names})
         wide = wide.left_join(before, "id", rname="{name}_before").drop("id_before")
     else:
-        wide = wide.mutate(**{name: ibis.literal(0.0) for name in pre.values()})
-    return wide.fill_null(dict.fromkeys([*names, *pre.values()], 0.0)), end
+        wide = wide.mutate(**{name: real(0) for name in pre.values()})
+    filled = {name: ibis.coalesce(wide[name], real(0)) for name in (*names, *pre.values())}
+    return wide.mutate(**filled), end
 
 
 def metric_parts(values: Values, wide: Any, name: str, metric: AveragedMetric, prefix: str = "") -> list[Any]:
@@ -289,8 +270,8 @@ def metric_parts(values: Values, wide: Any, name: str, metric: AveragedMetric, p
         if isinstance(metric, ProportionMetric):
             value = (value > 0).cast("float64")
         elif name in values.caps:
-            value = ibis.least(value, ibis.literal(values.caps[name]))
-        return [value, ibis.literal(1.0)]
+            value = ibis.least(value, real(values.caps[name]))
+        return [value, real(1)]
 
     return [*pair(f"{prefix}m"), *pair("p")]
 
@@ -314,24 +295,21 @@ def moments(
     sums: dict[str, Any] = {}
     for place, (name, metric) in enumerate(metrics.items()):
         counted = eligible(wide, values.window_of(metric), end)
-        weight = ibis.ifelse(counted, 1.0, 0.0)
+        weight = ibis.ifelse(counted, real(1), real(0))
         parts = metric_parts(values, wide, name, metric)
-        sums[f"c{place}"] = weight.sum()
-        sums |= {f"s{place}_{k}": (weight * part).sum() for k, part in enumerate(parts)}
-        sums |= {f"x{place}_{i}_{j}": (weight * parts[i] * parts[j]).sum() for i, j in _PAIRS}
+        sums |= sums_of(
+            metric,
+            place,
+            weight.sum(),
+            *weighted(weight, parts),
+        )
     rows = to_records(wide.group_by(keys).aggregate(**sums))
     return {
-        name: {tuple(row[key] for key in keys): _of_row(row, place) for row in rows}
-        for place, name in enumerate(metrics)
+        name: {
+            tuple(row[key] for key in keys): Moments.of_sums(*read_sums(metric, place, row)) for row in rows
+        }
+        for place, (name, metric) in enumerate(metrics.items())
     }
-
-
-def _of_row(row: Mapping[str, Any], place: int) -> Moments:
-    products = np.zeros((COLUMNS, COLUMNS))
-    for i, j in _PAIRS:
-        products[i, j] = products[j, i] = row[f"x{place}_{i}_{j}"]
-    sums = np.array([row[f"s{place}_{k}"] for k in range(COLUMNS)], dtype=np.float64)
-    return Moments.of_sums(float(row[f"c{place}"]), sums, products)
 
 
 def moments_by_age(
@@ -350,10 +328,10 @@ def moments_by_age(
     active: dict[str, dict[tuple[Any, ...], Moments]] = {name: {} for name in metrics}
     for piece in values.pieces:
         rows = piece.filter((piece.age <= last) & (piece.age >= 0))
-        rows = _summed(rows, ["id", "age"], names)
+        rows = summed(rows, ["id", "age"], names)
         rows = rows.inner_join(done.select("id", "variant", "full", "first"), "id")
         rows = rows.filter(rows.age < rows.full)
-        rows = rows.mutate(**{f"p{name[1:]}": ibis.literal(0.0) for name in names})
+        rows = rows.mutate(**{f"p{name[1:]}": real(0) for name in names})
         for name, by_key in moments(values, rows, float("inf"), metrics, ["age"]).items():
             for key, one in by_key.items():
                 active[name][key] = active[name][key] + one if key in active[name] else one

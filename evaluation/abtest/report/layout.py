@@ -24,8 +24,9 @@ _ROLES = {"goal": "Goals", "guardrail": "Guardrails", "secondary": "Secondary me
 
 def facts(result: ExperimentResult) -> list[tuple[str, str]]:
     """Key facts as pairs of text."""
-    planned = f"{result.planned:,}" if result.planned else "nobody planned a size"
-    done = f" ({share(result.information, 0)})" if math.isfinite(result.information) else ""
+    known = math.isfinite(result.information)
+    planned = f"{result.planned:,}" if result.planned else "days alone" if known else "nobody planned a size"
+    done = f" ({share(result.information, 0)} of units and days)" if known else ""
     return [
         ("phase", str(result.phase)),
         ("from", result.start[:16].replace("T", " ")),

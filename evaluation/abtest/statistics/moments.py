@@ -59,13 +59,16 @@ class Moments:
         return cls(np.full(mean.shape[:-1], float(units)), mean, cov)
 
     @classmethod
-    def of_sums(cls, count: FloatArray | float, sums: FloatArray, products: FloatArray) -> "Moments":
+    def of_sums(
+        cls, count: FloatArray | float, sums: FloatArray, products: FloatArray, *, checked: bool = True
+    ) -> "Moments":
         """From sums over units.
 
         Args:
             count: Number of units, [...].
             sums: Sums of the four columns, [..., 4].
             products: Sums of products of pairs of columns, [..., 4, 4].
+            checked: Refuse sums that contradict each other.
 
         Raises:
             ExperimentDataError: Sums that no values can have: a negative variance.
@@ -78,13 +81,13 @@ class Moments:
             cov = (products - outer) / (count - 1)[..., None, None]
         variances = np.diagonal(cov, axis1=-2, axis2=-1)
         scale = np.diagonal(products, axis1=-2, axis2=-1) / np.maximum(count - 1, 1)[..., None]
-        if (variances < -1e-9 * np.maximum(scale, 1e-300)).any():
+        if checked and (variances < -1e-9 * np.maximum(scale, 1e-300)).any():
             raise ExperimentDataError(
                 "Sums, sums of squares and counts contradict each other: they give a negative variance. Compute all "
                 "of them over the same units."
             )
         # What rounding leaves of a constant column is not a variance.
-        constant = variances <= 1e-12 * scale
+        constant = np.abs(variances) <= 1e-12 * scale
         keep = ~(constant[..., :, None] | constant[..., None, :])
         return cls(count, mean, np.where(keep | np.isnan(cov), cov, 0.0))
 

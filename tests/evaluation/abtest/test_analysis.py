@@ -1,6 +1,7 @@
 """From logs to a verdict: known effects are found, every fault turns its own check red, nothing counts twice."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import tea_tasting as tt
 
+from evaluation.abtest.analysis.engines import duckdb_connection, memory_limit, size_in_bytes
 from evaluation.abtest.analysis.interleaved import analyze_interleaved
 from evaluation.abtest.analysis.run import Logs, analyze
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.analysis.tables import open_events, open_exposures
 from evaluation.abtest.compilation import compile_assigner
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.interleaving import team_draft
@@ -664,7 +666,9 @@ def test_what_users_do_after_the_experiment_counts_only_inside_windows(tmp_path,
 
 def test_units_in_pieces_give_the_same_numbers(found, monkeypatch):
     one, result = found
-    monkeypatch.setattr("evaluation.abtest.analysis.values.UNITS_AT_ONCE", 900)
+    monkeypatch.setattr("evaluation.abtest.analysis.pieces._units_at_once", lambda table, columns: 900)
+    # As a log that is too large to look at every request.
+    monkeypatch.setattr("evaluation.abtest.analysis.trust.REQUESTS", result.counts["rows"] // 3)
     again = analyzed(one)
     for before, after in zip(result.metrics, again.metrics, strict=True):
         assert after.absolute.estimate == pytest.approx(before.absolute.estimate, rel=1e-9)
@@ -672,3 +676,24 @@ def test_units_in_pieces_give_the_same_numbers(found, monkeypatch):
         assert [point.relative.estimate for point in after.ages] == pytest.approx(
             [point.relative.estimate for point in before.ages], rel=1e-9, nan_ok=True
         )
+    whole, part = ([one.check(key).finding for key in ("orphans", "clocks")] for one in (result, again))
+    assert ["one request in" in finding for finding in part] == [True, True]
+    count = [float(re.search(r"of ([\d,]+)", finding)[1].replace(",", "")) for finding in (whole[0], part[0])]
+    assert 3 < count[0] / count[1] < 5
+    assert [again.check(key).status for key in ("orphans", "clocks")] == ["green", "green"]
+
+
+def test_memory_is_shared_out():
+    assert [size_in_bytes(one) for one in ("4GB", "1.5 GiB", "476.8 MiB", "80%", "lots")] == [
+        4e9,
+        1.5 * 2**30,
+        476.8 * 2**20,
+        None,
+        None,
+    ]
+    with duckdb_connection("1GB") as connection:
+        connection.raw_sql("CREATE TABLE numbers AS SELECT 1 AS one")
+        table = connection.table("numbers")
+        assert memory_limit(table) == pytest.approx(0.7e9, rel=0.01)  # 0.3 GB are Python's
+        [[threads]] = connection.raw_sql("SELECT current_setting('threads')").fetchall()
+        assert 1 <= threads <= 2

@@ -5,8 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.run import Logs, analyze
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.analysis.tables import open_events, open_exposures
 from evaluation.abtest.errors import ExperimentConfigError, ExperimentDataError
 from evaluation.abtest.loading import parse_experiments
 from evaluation.abtest.report.write import to_html, to_text

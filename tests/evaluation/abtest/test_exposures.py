@@ -70,7 +70,7 @@ def test_a_full_queue_drops_and_says_so_in_the_log(tmp_path):
 
 
 def test_written_and_dropped_add_up_with_many_threads(tmp_path):
-    log = ExposureLog(tmp_path, capacity=50, rotate_bytes=20_000)
+    log = ExposureLog(tmp_path, capacity=50, rotate_bytes=2_000)
     threads = [
         threading.Thread(target=lambda k=k: [log.write([row(k * 1000 + n)]) for n in range(300)])
         for k in range(6)

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.holdout import analyze_holdout
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+from evaluation.abtest.analysis.tables import open_events
 from evaluation.abtest.assignment import HOLDOUT
 from evaluation.abtest.compilation import compile_assigner
 from evaluation.abtest.errors import ExperimentDataError
@@ -87,6 +88,24 @@ def test_launches_that_harm_or_do_nothing_say_so(tmp_path):
     assert "Find the launch that costs it" in harmed.verdict.sentence
     write(tmp_path, lift=0.0)
     assert analyzed(tmp_path).verdict.word == "inconclusive"
+
+
+def test_a_holdout_may_be_looked_at_before_its_end(tmp_path):
+    write(tmp_path, lift=0.0)
+    early = analyzed(tmp_path, planned_days=40, until=START + 8 * DAY)
+    assert (early.method, early.verdict.word) == ("group_sequential", "running")
+    assert early.verdict.sentence == "No bound is crossed yet, 20% into the planned time. Keep the holdout."
+    ctr = early.metric("ctr")
+    once = analyzed(tmp_path, until=START + 8 * DAY).metric("ctr")
+    assert ctr.absolute.estimate == once.absolute.estimate
+    # A fifth of the time may spend 0.05 / 25, so the interval is 3.1 standard errors wide in place of 2.
+    width = (ctr.absolute.high - ctr.absolute.low) / (once.absolute.high - once.absolute.low)
+    assert 1.45 < width < 1.75
+    end = analyzed(tmp_path, planned_days=10, until=START + 10 * DAY)
+    assert (end.verdict.word, end.metric("ctr").conclusion) == ("inconclusive", "no difference shown")
+    write(tmp_path, lift=0.5)
+    found = analyzed(tmp_path, planned_days=40)
+    assert (found.verdict.word, found.metric("ctr").conclusion) == ("ship", "better")
 
 
 def test_a_holdout_that_loses_users_is_broken(tmp_path):

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.history import history_of, inflation, plan, simulate_null
 from evaluation.abtest.analysis.planning_text import null_text, plan_text
 from evaluation.abtest.analysis.run import questions_of
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events
+from evaluation.abtest.analysis.tables import open_events
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.statistics.moments import Moments
 from evaluation.abtest.statistics.sequential import SpendingBounds

@@ -1,5 +1,6 @@
 """What must hold for every number: duality, agreement with another library, and error rates in simulation."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 from tea_tasting.aggr import Aggregates
 
+from evaluation.abtest.analysis.judging import Judge
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.statistics.effects import compare, non_inferiority
 from evaluation.abtest.statistics.moments import Moments
@@ -227,6 +229,30 @@ def test_looking_every_day():
     assert naive > 0.18  # what the bounds are for
     assert float((np.abs(null) > bounds).any(axis=1).mean()) == pytest.approx(ALPHA, abs=0.006)
     assert float((real > bounds).any(axis=1).mean()) > 0.74  # 80% without looking
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0])
+def test_looking_every_day_at_users_who_all_came_on_the_first(spread):
+    # Their number is the planned one at once, and what they do goes on: bounds that counted users alone would be
+    # crossed in up to a fifth of these experiments without a difference.
+    random = np.random.default_rng(14)
+    experiments, users, days = 2000, 100, 14
+    tastes = [random.gamma(1 / spread, spread, (experiments, users)) for _ in range(2)]
+    sums = [np.zeros((experiments, users)) for _ in range(2)]
+    scores = []
+    for _ in range(days):
+        sums = [done + random.poisson(taste) for done, taste in zip(sums, tastes, strict=True)]
+        scores.append(compare(*(Moments.of_values(one) for one in sums)).absolute.statistic)
+    judge = Judge("group_sequential", ALPHA, 2.0, 2 * users, over=True, planned_days=days)
+    bounds = SpendingBounds([judge.information(2 * users, day + 1) for day in range(days)]).bounds(ALPHA)
+    crossed = np.abs(np.stack(scores)) > np.array(bounds)[:, None]
+    assert 0.02 < float(crossed.any(axis=0).mean()) < 0.065
+    # Without days, the first look with all users is the end, and the later ones decide nothing.
+    assert float((np.abs(np.stack(scores)) > normal_bound(ALPHA)).any(axis=0).mean()) > 0.1
+    arms = [Moments.of_values(random.normal(0, 1, 100)) for _ in range(2)]
+    looks = dataclasses.replace(judge, planned_days=None).looks([compare(*arms)] * 3, [2 * users] * 3)
+    assert [one.tested for one in looks] == [True, False, False]
+    assert [math.isnan(one.p_value) for one in looks] == [False, True, True]
 
 
 def test_always_valid_intervals_hold_at_all_times():

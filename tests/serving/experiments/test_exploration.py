@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.exploration import explored_actions
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures
+from evaluation.abtest.analysis.tables import open_events, open_exposures
 from evaluation.off_policy import LoggedActions, estimate_value
 
 FILE = """\

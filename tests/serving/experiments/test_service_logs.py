@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from evaluation.abtest.analysis.engines import duckdb_connection
 from evaluation.abtest.analysis.run import Logs, analyze
-from evaluation.abtest.analysis.tables import duckdb_connection, open_events, open_exposures, to_records
+from evaluation.abtest.analysis.tables import open_events, open_exposures, to_records
 from evaluation.abtest.loading import load_experiments
+from evaluation.abtest.pseudonyms import KEY, Pseudonyms
 from serving.background import helpers
 from serving.events.compaction import compact
 from serving.events.compactor import Compactor
@@ -88,6 +90,31 @@ def test_a_user_who_is_forgotten_goes_from_the_exposures_too(served, tmp_path):
         rows = to_records(open_exposures(connection, data / "exposures").select("unit_id", "user_id"))
     assert {row["unit_id"] for row in rows} == {str(user) for user in range(250) if user != 7}
     assert len(rows) == 249
+
+
+def test_with_a_key_no_id_is_in_the_exposures_and_a_user_is_forgotten_all_the_same(
+    start, tmp_path, monkeypatch
+):
+    names = Pseudonyms("a key of the environment")
+    monkeypatch.setenv(KEY, "a key of the environment")
+    (tmp_path / "experiments.yaml").write_text(FILE, encoding="utf-8")
+    client = start(scenes={"home": HOME}, experiments=str(tmp_path / "experiments.yaml"), store="memory")
+    for user in range(5):
+        client.post("/v1/recommend", {"user_id": f"visitor-{user}", "session_id": f"visit-{user}"})
+    app, service = client.app, client.app.state.service
+    data = service.settings.data
+    app.state.exposures.log.flush()
+    text = "".join(path.read_text(encoding="utf-8") for path in (data / "exposures").glob("*.jsonl*"))
+    assert text.count(names.of("visitor-3")) == 2  # unit_id and user_id
+    assert "visitor-" not in text
+    assert "visit-" not in text
+    assert client.delete("/v1/users/visitor-3").status_code == 204
+    app.state.exposures.log.close()
+    service.writer.stop()
+    compact(data / "events", now=service.clock() + 2 * 3600, exposures=data / "exposures")
+    with duckdb_connection("300MB") as connection:
+        rows = to_records(open_exposures(connection, data / "exposures").select("unit_id"))
+    assert {row["unit_id"] for row in rows} == {names.of(f"visitor-{user}") for user in (0, 1, 2, 4)}
 
 
 def test_the_process_that_compacts_knows_both_logs(served):
