@@ -117,6 +117,8 @@ def duckdb_connection(memory: str = "4GB", threads: int | None = None) -> Iterat
 
 _SIZE = re.compile(r"\s*([\d.]+)\s*([KMGT]?)(i?)B\s*", re.IGNORECASE)
 _OF_PYTHON = 300e6
+# What DuckDB takes beside what its limit counts grows with it.
+_MANAGED = 0.9
 _OF_A_THREAD = 250e6
 
 
@@ -134,7 +136,7 @@ def _shares(memory: str) -> tuple[str, int]:
     whole, cores = size_in_bytes(memory), os.cpu_count() or 1
     if whole is None:
         return memory, cores  # DuckDB says what is wrong with it
-    own = max(whole - _OF_PYTHON, whole / 2)
+    own = max(_MANAGED * whole - _OF_PYTHON, whole / 2)
     return f"{int(own / 1e6)}MB", max(1, min(cores, int(own / _OF_A_THREAD)))
 
 

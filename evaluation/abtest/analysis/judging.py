@@ -17,6 +17,7 @@ FEW_UNITS = 100
 FEW_SLOTS = 20
 FEW_EVENTS = 20
 DEFAULT_HORIZON = 5000
+_ALL_IN = 0.995
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class Judge:
             return math.nan
         shares = [units / self.planned] if self.planned else []
         shares += [days / self.planned_days] if self.planned_days else []
-        return min(shares, default=math.nan)
+        share = min(shares, default=math.nan)
+        # The first exposure comes a little after the start, so the last day ends a little short of the plan.
+        return 1.0 if _ALL_IN <= share < 1 else share
 
     def looks(
         self,

@@ -694,6 +694,8 @@ def test_memory_is_shared_out():
     with duckdb_connection("1GB") as connection:
         connection.raw_sql("CREATE TABLE numbers AS SELECT 1 AS one")
         table = connection.table("numbers")
-        assert memory_limit(table) == pytest.approx(0.7e9, rel=0.01)  # 0.3 GB are Python's
+        assert memory_limit(table) == pytest.approx(
+            0.6e9, rel=0.01
+        )  # the rest is Python's and what DuckDB does not count
         [[threads]] = connection.raw_sql("SELECT current_setting('threads')").fetchall()
         assert 1 <= threads <= 2
