@@ -11,7 +11,9 @@ from evaluation.errors import DataError, did_you_mean
 from evaluation.tables import Column
 
 
-def class_numbers(label: Column, columns: Sequence[str], classes: Sequence[object] | None) -> Column:
+def class_numbers(
+    label: Column, columns: Sequence[str], classes: Sequence[object] | None
+) -> tuple[Column, tuple[str, ...]]:
     """Labels as numbers of the score columns.
 
     Args:
@@ -21,7 +23,8 @@ def class_numbers(label: Column, columns: Sequence[str], classes: Sequence[objec
             what is left of it without what all have in common, such as "p_" in "p_cat" and "p_dog".
 
     Returns:
-        Numbers [n]; `label` itself where it is numbers and no classes are given.
+        (numbers [n], names of the classes); `label` itself where it is numbers and no classes are given. A column of
+        lists gives no names.
 
     Raises:
         DataError: A label that is no class (rows are named), a class given twice, or another number of classes.
@@ -29,7 +32,7 @@ def class_numbers(label: Column, columns: Sequence[str], classes: Sequence[objec
     values = pd.Series(np.asarray(label))
     is_text = not pd.api.types.is_numeric_dtype(values) and values.map(lambda one: isinstance(one, str)).any()
     if classes is None and not is_text:
-        return label
+        return label, tuple(_without_common(columns, words=True)) if len(columns) > 1 else ()
     names = _names(columns, values, classes)
     missing = values.isna().to_numpy()
     if missing.any():
@@ -45,7 +48,7 @@ def class_numbers(label: Column, columns: Sequence[str], classes: Sequence[objec
             f"label {value!r} in {name_rows(other)} is none of the classes; {did_you_mean(value, names)} Say which "
             "class each score column is of with classes=, in their order."
         )
-    return found.to_numpy(dtype=np.int64)
+    return found.to_numpy(dtype=np.int64), tuple(names)
 
 
 def _names(columns: Sequence[str], values: "pd.Series[Any]", classes: Sequence[object] | None) -> list[str]:

@@ -97,6 +97,7 @@ class Plan:
         metrics: What is computed.
         left_out: Why a default metric is not computed.
         groups: Users and sessions by the kind of metric that is computed within them.
+        classes: Names of the classes of a multi-class task, where they have any.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Plan:
     metrics: list[MetricAtK]
     left_out: dict[str, str] = field(default_factory=dict)
     groups: Mapping[Kind, Groups] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     @property
     def is_probability(self) -> bool:
@@ -216,15 +218,18 @@ def make_plan(
             f"Task {name!r} has {task.label!r} as its label and as its score: name another score column."
         )
     try:
-        label = columns[task.label]
+        label: Column = columns[task.label]
+        classes: tuple[str, ...] = ()
         if task.type == "multiclass":
-            label = class_numbers(label, task.score_columns, task.classes)
+            label, classes = class_numbers(label, task.score_columns, task.classes)
         rows = CHECKS[task.type](label, score_of(task, columns), weight)
+        if classes and len(classes) != rows.score.shape[1]:
+            raise DataError(f"There are {rows.score.shape[1]} scores a row but {len(classes)} classes.")
     except DataError as error:
         raise DataError(f"Task {name!r} (label {task.label!r}, score {task.score!r}): {error}") from error
     plan = Plan(name, task.type, rows, [], {}, groups)
     metrics, left_out = choose_metrics(name, task.type, asked, groups, is_probability=plan.is_probability)
-    return Plan(name, task.type, rows, metrics, left_out, groups)
+    return Plan(name, task.type, rows, metrics, left_out, groups, classes)
 
 
 def choose_metrics(

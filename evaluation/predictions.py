@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from evaluation.arrays import BoolArray, IntArray, codes, name_rows, weights
+from evaluation.class_results import classes_of
 from evaluation.curves import binary_curves
 from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
 from evaluation.metrics.grouped import auc_by_code
@@ -358,6 +359,7 @@ def task_result(
         notes=(*notes, *_notes(plan)),
         curves=binary_curves(rows) if plan.type == "binary" else None,
         decisions=_decisions(plan),
+        classes=classes_of(rows, plan.classes) if plan.type == "multiclass" else (),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from evaluation.class_results import ClassResult, class_table
 from evaluation.curves import BinaryCurves
 from evaluation.errors import DataError, MetricError, did_you_mean
 from evaluation.metrics.registry import parse_metric
@@ -70,6 +71,7 @@ class TaskResult:
         decisions: Confusion counts of a binary task, by how the threshold was chosen: "default" (0.5, only where
             scores are probabilities) and "best" (the highest F1).
         baselines: What simple baselines reach on the same rows, by name.
+        classes: How each class of a multi-class task fares.
     """
 
     name: str
@@ -83,6 +85,7 @@ class TaskResult:
     curves: BinaryCurves | None = field(default=None, repr=False)
     decisions: Mapping[str, Decisions] = field(default_factory=dict)
     baselines: Mapping[str, BaselineResult] = field(default_factory=dict)
+    classes: tuple[ClassResult, ...] = ()
 
     def table(self) -> TextTable:
         """One line per metric: value, interval, which direction is better, meaning."""
@@ -182,6 +185,7 @@ class TaskResult:
             "curves": self.curves.to_dict() if self.curves else None,
             "decisions": {name: one.to_dict() for name, one in self.decisions.items()},
             "baselines": {name: one.to_dict() for name, one in self.baselines.items()},
+            "classes": [one.to_dict() for one in self.classes],
         }
 
 
@@ -253,7 +257,7 @@ class EvaluationResult:
             ``{"schema": "easyrec.evaluation/1", "unit", "n_units", "level", "resamples", "seed", "tasks": {name:
             {"type", "n_rows", "label_mean", "score_mean", "metrics": {name: {"value", "low", "high", "level", "n",
             "note"}}, "left_out": {metric: reason}, "notes": [..], "curves": {..} or None, "decisions": {..},
-            "baselines": {name: {"metrics": {..}, "differences": {..}}}}}}``.
+            "baselines": {name: {"metrics": {..}, "differences": {..}}}, "classes": [..]}}}``.
 
         Numbers that do not exist are None, never NaN. A name is only ever added within one schema version.
         """
@@ -276,6 +280,7 @@ class EvaluationResult:
                 parts.append(task.baseline_table().to_markdown())
             if task.decisions:
                 parts.append(task.decision_table().to_markdown())
+            parts += [class_table(task.classes).to_markdown()] if task.classes else []
             parts += [f"- {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()]) + "\n"
 
@@ -285,6 +290,7 @@ class EvaluationResult:
         for task in self.tasks.values():
             parts.append(f"{task.name} ({task.type}): {task.facts()}\n\n{task.table().to_text()}")
             parts += [task.baseline_table().to_text()] if task.baselines else []
+            parts += [class_table(task.classes).to_text()] if task.classes else []
             parts += [f"Note: {note}" for note in task.remarks()]
         return "\n\n".join([*parts, self.method()])
 
@@ -294,5 +300,6 @@ class EvaluationResult:
             title = escape(f"{task.name} ({task.type}): {task.facts()}")
             parts.append(f"<p><b>{title}</b></p>{task.table().to_html()}")
             parts += [task.baseline_table().to_html()] if task.baselines else []
+            parts += [class_table(task.classes).to_html()] if task.classes else []
             parts += [f"<p>{escape(note)}</p>" for note in task.remarks()]
         return "".join([*parts, f"<p>{escape(self.method())}</p>"])

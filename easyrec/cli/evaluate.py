@@ -73,9 +73,12 @@ def evaluate(
         ),
     ] = None,
     duplicates: Annotated[
-        str, typer.Option(help="Rows of the same user and item: keep, first, last or error.")
-    ] = "keep",
-    level: Annotated[float, typer.Option(help="Confidence level of --predictions.")] = 0.95,
+        str | None,
+        typer.Option(help="Rows of the same user and item: keep (unless given), first, last or error."),
+    ] = None,
+    level: Annotated[
+        float | None, typer.Option(help="Confidence level of --predictions; 0.95 unless given.")
+    ] = None,
     resamples: Annotated[
         int | None,
         typer.Option(help="Bootstrap resamples of --predictions; 1000, or 200 of over a million rows."),
@@ -101,8 +104,8 @@ def evaluate(
                 columns={"user": user, "session": session, "item": item, "weight": weight},
                 metrics=metric,
                 slices=slices or [],
-                duplicates=duplicates,
-                level=level,
+                duplicates=duplicates or "keep",
+                level=TableRequest.level if level is None else level,
                 resamples=resamples,
                 report=report,
             )
@@ -119,6 +122,8 @@ def evaluate(
         "--item": item,
         "--metric": metric,
         "--slice": slices,
+        "--duplicates": duplicates,
+        "--level": level,
         "--resamples": resamples,
     }
     if unused := [name for name, value in given.items() if value]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from evaluation.attribution import Attribution
+from evaluation.class_results import class_table
 from evaluation.importance import ImportanceResult
 from evaluation.leakage import LeakageReport
 from evaluation.plotting import plots
@@ -77,6 +78,7 @@ def _evaluation(evaluation: EvaluationResult, draw: PlotMaker) -> dict[str, Any]
                 "plots": layout.task_plots(task, draw),
                 "remarks": task.remarks(),
                 "baselines": plain_table(task.baseline_table(titles=True)) if task.baselines else None,
+                "classes": plain_table(class_table(task.classes)) if task.classes else None,
                 "decisions": plain_table(task.decision_table()) if task.decisions else None,
             }
             for task in evaluation.tasks.values()

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, precision_recall_fscore_support
 
 from evaluation import DataError, MetricError, TaskColumns, compare, evaluate, evaluate_slices, infer_task
 
@@ -51,6 +51,9 @@ def test_a_column_of_lists_needs_their_names(table):
     task = TaskColumns("multiclass", "kind", "p", ["cat", "dog", "cow"])
     value = evaluate(lists, tasks={"kind": task}, intervals=False).value("log_loss")
     assert value == pytest.approx(log_loss(table["number"], table[list(COLUMNS)]))
+    four = TaskColumns("multiclass", "kind", "p", ["cat", "dog", "cow", "ox"])
+    with pytest.raises(DataError, match="3 scores a row but 4 classes"):
+        evaluate(lists, tasks={"kind": four})
     with pytest.raises(DataError, match=r"label '...' .* is none of the classes.*classes="):
         evaluate(lists, tasks={"kind": TaskColumns("multiclass", "kind", "p")})
 
@@ -83,6 +86,35 @@ def test_comparisons_and_slices_take_them_too(table):
 def test_labels_that_are_no_class(table, change, classes, message):
     with pytest.raises(DataError, match=message):
         evaluate(table.assign(**change), tasks={"kind": TaskColumns("multiclass", "kind", COLUMNS, classes)})
+
+
+def test_how_each_class_fares(table):
+    weight = np.random.default_rng(1).random(200)
+    task = TaskColumns("multiclass", "kind", COLUMNS)
+    found = evaluate(table.assign(w=weight), tasks={"kind": task}, weight="w", intervals=False)["kind"]
+    names = np.array(["cat", "dog", "cow"])
+    predicted = names[table[list(COLUMNS)].to_numpy().argmax(axis=1)]
+    rates = precision_recall_fscore_support(table["kind"], predicted, labels=names, sample_weight=weight)
+    for one, precision, recall, f1, rows in zip(found.classes, *rates, strict=True):
+        assert (one.precision, one.recall, one.f1) == pytest.approx((precision, recall, f1))
+        assert one.rows == pytest.approx(rows)
+        mine = (table["kind"] == one.name) & (predicted != one.name)
+        wrong = pd.Series(weight[mine]).groupby(predicted[mine]).sum()
+        assert one.taken_for == wrong.idxmax()
+        assert one.predicted == pytest.approx(weight[predicted == one.name].sum())
+    assert [one.name for one in found.classes] == ["cat", "dog", "cow"]
+    assert "most often taken for" in evaluate(table, tasks={"kind": task}, intervals=False).to_markdown()
+    numbers = TaskColumns("multiclass", "number", COLUMNS)
+    plain = evaluate(table, tasks={"n": numbers}, intervals=False)["n"].classes
+    assert [one.name for one in plain] == ["cat", "dog", "cow"]
+    lists = table.assign(p=table[list(COLUMNS)].to_numpy().tolist(), number=0)
+    plain = evaluate(lists, tasks={"n": TaskColumns("multiclass", "number", "p")}, intervals=False)[
+        "n"
+    ].classes
+    assert [one.name for one in plain] == ["0", "1", "2"]
+    assert np.isnan(plain[1].recall)
+    assert plain[1].to_dict()["recall"] is None
+    assert plain[1].taken_for == ""
 
 
 def test_label_and_score_are_two_columns():

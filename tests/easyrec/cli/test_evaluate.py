@@ -137,6 +137,9 @@ def test_wrong_options_are_explained(tmp_path, capsys, options, code, message):
 
 
 def test_options_of_tables_do_not_fit_runs(tmp_path, capsys):
+    for option in ("--level", "--resamples", "--duplicates", "--user", "--label", "--task", "--classes"):
+        assert run(["evaluate", str(tmp_path), option, "7" if option != "--level" else "0.9"]) == 2
+        assert f"{option}: for --predictions only" in capsys.readouterr().err
     assert run(["evaluate", str(tmp_path), "--slice", "age"]) == 2
     assert "--slice: for --predictions only" in capsys.readouterr().err
 
