@@ -10,6 +10,7 @@ from evaluation.arrays import FloatArray, IntArray, floats
 from evaluation.comparable import clock
 from evaluation.errors import DataError
 from evaluation.metrics.concordance import xauc_value
+from evaluation.metrics.ordering import auc_value
 from evaluation.metrics.rows import Rows
 from evaluation.tables import Column
 
@@ -84,9 +85,11 @@ def _is_enough(target: FloatArray) -> bool:
 
 def _strength(column: Column, target: FloatArray, take: IntArray) -> float:
     labels = Rows(target, target, np.ones(len(target)))
+    # For labels 0 and 1 XAUC is the AUC, which one sort is enough for.
+    ordered = auc_value if np.isin(target, (0.0, 1.0)).all() else xauc_value
     best = 0.5
     for score in _scores(column, target, take):
-        value = xauc_value(labels._replace(score=score))
+        value = ordered(labels._replace(score=score))
         best = max(best, value, 1 - value)
     return best
 

@@ -143,13 +143,17 @@ def judge_table(request: TableRequest) -> None:
 
     request.check()
     tasks = request.tasks()
+    metrics = request.metrics_of(tasks)
+    if metrics is not None:
+        tasks = {name: task for name, task in tasks.items() if metrics[name]}
+        metrics = {name: metrics[name] for name in tasks}
     resamples = request.resamples
     if resamples is None:
         resamples = _MANY_RESAMPLES if rows_in_file(request.table) <= _LONG else _FEW_RESAMPLES
     result = evaluate(
         request.table,
         tasks=tasks,
-        metrics=request.metrics_of(tasks),
+        metrics=metrics,
         duplicates=request.duplicates,  # type: ignore[arg-type]
         level=request.level,
         resamples=resamples,

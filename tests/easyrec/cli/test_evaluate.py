@@ -172,6 +172,12 @@ def test_several_tasks_types_and_classes(random, tmp_path, capsys):
         "clicked": ["auc", "brier"],
         "stars": ["rmse"],
     }
+    assert (
+        run(["evaluate", "--predictions", str(tmp_path / "scored.csv"), *options[:-6], "--metric", "rmse"])
+        == 0
+    )
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert list(report["evaluation"]["tasks"]) == ["stars"]
     before = (tmp_path / "r" / "report.html").read_text()
     command = shlex.split(report["command"])
     assert run(command[1:]) == 0
