@@ -8,6 +8,7 @@ A DeepFM with 40 features (24 text categories and keys, 16 numbers, a history of
 one process on one core; the load comes from another process on the other cores, at fixed rates whatever becomes of the
 requests before (an open loop). Each request has 500 candidates, which it names ("rank") or the service finds among all
 items ("recommend"), and asks for the best 20.
+Then 2,000 events a second are posted, 100 in each request, and counted in the log on disk.
 All runs of one table follow each other, so that ratios compare the same machine at the same time.
 
     plain         a FastAPI handler that calls the SavedModel with one named tensor per feature
@@ -40,6 +41,7 @@ from easyrec.export.manifest import read_manifest, write_manifest
 
 HERE = Path(__file__).resolve().parent
 CANDIDATES, USERS, BODIES = 500, 20_000, 200
+EVENTS_A_SECOND, EVENTS_A_REQUEST = 2000, 100
 PORT = 8765
 QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -90,6 +92,40 @@ def write_bodies(folder: Path, items: int) -> dict[str, Path]:
         paths[name] = folder / f"{name}.json"
         paths[name].write_text(json.dumps(found))
     return paths
+
+
+def write_events(folder: Path, items: int, seconds: float) -> Path:
+    """Bodies of requests that post events, each event once."""
+    random = np.random.default_rng(1)
+    requests = int(seconds * EVENTS_A_SECOND / EVENTS_A_REQUEST)
+    numbers = iter(range(requests * EVENTS_A_REQUEST))
+    bodies = [
+        [
+            {
+                "event_id": f"event-{next(numbers)}",
+                "type": "click",
+                "user_id": str(random.integers(0, USERS)),
+                "item_id": str(random.integers(0, items)),
+                "position": 1 + place % 20,
+            }
+            for place in range(EVENTS_A_REQUEST)
+        ]
+        for _ in range(requests)
+    ]
+    path = folder / "events.json"
+    path.write_text(json.dumps(bodies))
+    return path
+
+
+def logged_events(settings: Path) -> int:
+    """Events on disk, each counted once."""
+    found = set()
+    for segment in Path(json.loads(settings.read_text())["data"]).glob("events/*/*.jsonl"):
+        for line in segment.read_bytes().splitlines():
+            record = json.loads(line)
+            if record["kind"] == "event":
+                found.add(record["event_id"])
+    return len(found)
 
 
 def settings_file(folder: Path, bundle: Path, runtime: str) -> Path:
@@ -187,6 +223,18 @@ def memory(process: subprocess.Popen[str]) -> str:
     return f"{own:.0f} MiB of its own, {resident:.0f} MiB resident with mapped files"
 
 
+def events(name: str, process: subprocess.Popen[str], settings: Path, bodies: Path, seconds: float) -> None:
+    """Posts events at a fixed rate, and looks for them on disk."""
+    before = sum(psutil.Process(process.pid).cpu_times()[:2])
+    found = outcome(load("/v1/events", bodies, seconds, EVENTS_A_SECOND / EVENTS_A_REQUEST))
+    busy = sum(psutil.Process(process.pid).cpu_times()[:2]) - before
+    show(name, f"{EVENTS_A_SECOND:,} events a second", found)
+    sent = found["requests"] * EVENTS_A_REQUEST
+    print(
+        f"{name:<12}{logged_events(settings):,} of {sent:,} events are on disk; {100 * busy / seconds:.0f} % of a core"
+    )
+
+
 def main() -> None:
     """Runs everything and prints tables."""
     parser = argparse.ArgumentParser(
@@ -211,22 +259,28 @@ def main() -> None:
         heads = f"{'p50':>8}{'p95':>10}{'p99':>10}{'p99.9':>10}{'requests':>10}{'failed':>9}{'< 3 p50 %':>11}"
         print(f"{'':<42}{heads}")
         for name in options.only:
-            costs[name] = measure(name, folder, bundles, bodies, options.rates, seconds)
+            costs[name] = measure(name, folder, bundles, bodies, options.rates, seconds, options.items)
         for name in [name for name in costs if name != "plain" and "plain" in costs]:
             ratio = costs["plain"] / costs[name]
             print(f"{name} answers {ratio:.1f} times as many requests as plain in the same processor time")
 
 
 def measure(
-    name: str, folder: Path, bundles: list[Path], bodies: dict[str, Path], rates: list[float], seconds: float
+    name: str,
+    folder: Path,
+    bundles: list[Path],
+    bodies: dict[str, Path],
+    rates: list[float],
+    seconds: float,
+    items: int,
 ) -> float:
     """All measurements of one server; returns the milliseconds of processor time that a request to rank takes."""
     plain = name == "plain"
+    settings = settings_file(folder, bundles[0], "auto" if plain else name)
     rank = "/rank" if plain else "/v1/recommend"
     if plain:
         command = [str(HERE / "serving_plain.py"), str(bundles[0]), str(PORT)]
     else:
-        settings = settings_file(folder, bundles[0], name)
         command = [str(HERE / "serving_server.py"), str(settings), str(bundles[1])]
     log = folder / f"{name}.log"
     with serving(command, log) as (process, started):
@@ -242,6 +296,7 @@ def measure(
             for rate in rates:
                 found = outcome(load("/v1/recommend", bodies["recommend"], seconds, rate))
                 show(name, f"recommend, {rate:g} a second", found)
+            print(f"{name:<12}before swaps: {memory(process)}")
             running = load("/v1/recommend", bodies["recommend"], 2 * seconds, rates[-1])
             swaps: list[str] = []
             while running.poll() is None:  # one swap after the other
@@ -253,6 +308,7 @@ def measure(
             found = outcome(running)
             show(name, f"recommend, {rates[-1]:g} a second, swaps", found)
             print(f"{name:<12}{len(swaps)} swaps; {' '.join(swaps[-1:])}")
+            events(name, process, settings, write_events(folder, items, seconds), seconds)
         each = 1e3 * busy / most["requests"]
         print(f"{name:<12}{most['per_second']:.0f} rankings a second, {each:.1f} ms of processor time each")
         print(f"{name:<12}ready after {started:.1f} s; {memory(process)}", flush=True)

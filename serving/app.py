@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from easyrec import __version__
 from serving.api import events, health, items, models, problems, recommend, users
+from serving.api.reference import install_reference
 from serving.assignment import Assigner
 from serving.experiments.install import install_experiments
 from serving.operations.install import install_operations
@@ -38,6 +39,8 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
         title="EasyRec",
         version=__version__,
         description="Recommendations from a bundle.",
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
+        redoc_url=None,
         lifespan=_lifespan,
     )
     app.state.service = service
@@ -45,6 +48,7 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     install_experiments(app, settings)
+    install_reference(app)
     install_page(app)
     install_security(app, settings.security)
     install_operations(app, settings.operations)

@@ -37,7 +37,7 @@ K = 50
 POSTINGS = 500
 """An item's neighbours by a token are looked for among so many of the most popular items that have it."""
 BUCKETS = 10
-_BLOCK_ITEMS = 4096
+_BLOCK_ITEMS = 1024
 _METADATA = b"easyrec.columns"
 
 
@@ -60,7 +60,9 @@ class Content:
         columns: What the tokens are made of.
         tokens: [V] texts.
         idf: [V] weight of each, log(1 + N / items that have it).
-        matrix: [N, V] sparse, each row of length 1, or 0 for an item without tokens.
+        starts: [N + 1] where the tokens of each item start; may be memory-mapped, as the arrays below.
+        items: [T] tokens of all items.
+        weights: [T] their weights.
         neighbors: [N, K] rows of the items most alike, best first, -1 for none.
         scores: [N, K] their cosines.
     """
@@ -68,9 +70,27 @@ class Content:
     columns: tuple[ContentColumn, ...]
     tokens: pa.Array
     idf: npt.NDArray[np.float32]
-    matrix: sparse.csr_array
+    starts: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
     neighbors: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """[N, V] sparse, each row of length 1, or 0 for an item without tokens; reads all of the arrays."""
+        return self.rows(np.arange(len(self.starts) - 1))
+
+    def rows(self, rows: npt.NDArray[np.int64]) -> sparse.csr_array:
+        """[M, V] some rows of `matrix`."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        ends = np.cumsum(lengths)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            self.starts[rows] - (ends - lengths), lengths
+        )
+        starts = np.concatenate([[0], ends])
+        shape = (len(rows), len(self.tokens))
+        return sparse.csr_array((self.weights[places], self.items[places], starts), shape=shape)
 
     @cached_property
     def _token_rows(self) -> dict[str, int]:
@@ -110,9 +130,9 @@ class Content:
         pq.write_table(
             pa.table([self.tokens, pa.array(self.idf)], schema=schema), folder / TOKENS, compression="zstd"
         )
-        np.save(folder / STARTS, self.matrix.indptr.astype(np.int64))
-        np.save(folder / ITEMS, self.matrix.indices.astype(np.int32))
-        np.save(folder / WEIGHTS, self.matrix.data.astype(np.float32))
+        np.save(folder / STARTS, self.starts)
+        np.save(folder / ITEMS, self.items)
+        np.save(folder / WEIGHTS, self.weights)
         np.save(folder / NEIGHBORS, self.neighbors)
         np.save(folder / SCORES, self.scores)
 
@@ -138,13 +158,14 @@ class Content:
                 np.load(folder / name, mmap_mode="r", allow_pickle=False)
                 for name in (STARTS, ITEMS, WEIGHTS, NEIGHBORS, SCORES)
             )
-            matrix = sparse.csr_array((weights, ids, starts), shape=(len(starts) - 1, len(table)))
         except (OSError, ValueError, EOFError, KeyError, TypeError, pa.ArrowException) as error:
             raise BundleError(f"the item contents in {folder} cannot be read: {error}") from error
-        if not matrix.shape[0] == len(neighbors) == len(scores) == items:
-            raise BundleError(f"the item contents in {folder} have {matrix.shape[0]} rows, expected {items}")
+        if not len(starts) - 1 == len(neighbors) == len(scores) == items:
+            raise BundleError(f"the item contents in {folder} have {len(starts) - 1} rows, expected {items}")
+        if not starts[-1] == len(ids) == len(weights):
+            raise BundleError(f"the item contents in {folder} have {len(ids)} tokens, expected {starts[-1]}")
         tokens = table["token"].combine_chunks()
-        return cls(tuple(columns), tokens, table["idf"].to_numpy(), matrix, neighbors, scores)
+        return cls(tuple(columns), tokens, table["idf"].to_numpy(), starts, ids, weights, neighbors, scores)
 
 
 def describe_items(
@@ -167,10 +188,9 @@ def describe_items(
         return None
     row = np.concatenate([rows for rows, _ in parts])
     encoded = pa.concat_arrays([tokens for _, tokens in parts]).dictionary_encode()
-    pairs = np.unique(
-        np.stack([row, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)]), axis=1
-    )
-    counts = np.bincount(pairs[1], minlength=len(encoded.dictionary))
+    token, tokens = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+    pairs = np.stack(np.divmod(np.unique(row * tokens + token), tokens))  # each token of an item once
+    counts = np.bincount(pairs[1], minlength=tokens)
     shared = counts > 1
     if not shared.any():
         return None
@@ -180,7 +200,8 @@ def describe_items(
     matrix = _matrix(pairs[0], renumbered[pairs[1]], idf, len(table))
     neighbors, scores = _neighbors(matrix, popularity)
     tokens = encoded.dictionary.filter(pa.array(shared))
-    return Content(described, tokens, idf, matrix, neighbors, scores)
+    starts, ids = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return Content(described, tokens, idf, starts, ids, matrix.data.astype(np.float32), neighbors, scores)
 
 
 def _describe(column: pa.ChunkedArray, name: str, separator: str | None) -> ContentColumn:
@@ -241,21 +262,41 @@ def _neighbors(
     size = matrix.shape[0]
     width = min(K, max(size - 1, 0))
     neighbors, scores = np.full((size, width), -1, np.int32), np.zeros((size, width), np.float32)
-    order = np.lexsort((np.arange(size), -popularity))
     place = np.empty(size, np.int64)
-    place[order] = np.arange(size)
+    place[np.lexsort((np.arange(size), -popularity))] = np.arange(size)
     postings = _shortened(matrix, place)
     for start in range(0, size, _BLOCK_ITEMS):
         alike = sparse.csr_array(matrix[start : start + _BLOCK_ITEMS] @ postings)
-        for offset in range(alike.shape[0]):
-            item = start + offset
-            span = slice(alike.indptr[offset], alike.indptr[offset + 1])
-            others, values = alike.indices[span], alike.data[span]
-            kept = others != item
-            others, values = others[kept], values[kept]
-            best = np.lexsort((place[others], -values))[:width]
-            neighbors[item, : len(best)], scores[item, : len(best)] = others[best], values[best]
+        rows, others, values = _best(alike, start, width, place)
+        first = np.searchsorted(rows, np.arange(alike.shape[0]))
+        rank = np.arange(len(rows)) - first[rows]
+        kept = rank < width
+        places = start + rows[kept], rank[kept]
+        neighbors[places], scores[places] = others[kept], values[kept]
     return neighbors, scores
+
+
+def _best(
+    alike: sparse.csr_array, start: int, width: int, place: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Row, other item and cosine of at least the `width` best of each row, best first, the item itself left out.
+
+    An item is alike to thousands, so only those that reach its last place are put in order.
+    """
+    ends, data = alike.indptr, alike.data
+    least = np.zeros(alike.shape[0], np.float32)
+    for row in range(alike.shape[0]):
+        span = data[ends[row] : ends[row + 1]]
+        last = len(span) - width - 1  # one more, because the item may be among them
+        if last > 0:
+            least[row] = np.partition(span, last)[last]
+    lengths = np.diff(ends)
+    reached = np.flatnonzero(data >= np.repeat(least, lengths))
+    rows = np.searchsorted(ends, reached, side="right") - 1
+    others, values = alike.indices[reached], data[reached]
+    order = np.lexsort((place[others], -values, rows))
+    order = order[others[order] != start + rows[order]]
+    return rows[order], others[order], values[order]
 
 
 def _shortened(matrix: sparse.csr_array, place: npt.NDArray[np.int64]) -> sparse.csr_array:

@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 
 from easyrec.errors import BundleError
 from easyrec.export.manifest import InputEntry, TaskEntry
-from easyrec.export.runtime import Predictions, Runtime
+from easyrec.export.runtime import SCORE, Predictions, Runtime
 
 ROWS, SCORES = "rows.parquet", "scores.parquet"
 TOLERANCE = 1e-5
 # LiteRT adds up in another order than TensorFlow; what is wrong differs by much more.
 LITERT_TOLERANCE = 1e-4
+_TWO_STAGE_ROWS = 4
+_BATCH_ROWS = 64
 
 
 def choose_examples(rows: pa.Table, inputs: Sequence[InputEntry], n: int) -> pa.Table:
@@ -50,7 +52,7 @@ def write_examples(folder: Path, rows: pa.Table, scores: Mapping[str, npt.NDArra
 
 
 def replay_examples(folder: Path, runtime: Runtime, tolerance: float = TOLERANCE) -> None:
-    """Predicts the stored rows again.
+    """Predicts the stored rows again: all of them as rows, and some in two stages, as a service does.
 
     Args:
         folder: Where the rows are.
@@ -64,7 +66,28 @@ def replay_examples(folder: Path, runtime: Runtime, tolerance: float = TOLERANCE
         rows, stored = pq.read_table(folder / ROWS), pq.read_table(folder / SCORES)
     except (OSError, pa.ArrowException) as error:
         raise BundleError(f"the example rows in {folder} cannot be read: {error}") from error
-    compare(rows, _arrays(stored, runtime.tasks), runtime.predict(rows), "the bundle", tolerance)
+    expected = _arrays(stored, runtime.tasks)
+    # In small parts, because a service may be answering requests meanwhile.
+    compare(rows, expected, runtime.predict(rows, _BATCH_ROWS), "the bundle", tolerance)
+    if runtime.has(SCORE):
+        few = np.unique(np.linspace(0, len(rows) - 1, _TWO_STAGE_ROWS).astype(np.int64))
+        compare(
+            rows.take(pa.array(few)),
+            {task: values[few] for task, values in expected.items()},
+            _in_two_stages(rows, few, runtime),
+            "the bundle, with users and items apart,",
+            tolerance,
+        )
+
+
+def _in_two_stages(rows: pa.Table, few: npt.NDArray[np.int64], runtime: Runtime) -> Predictions:
+    """Predictions of some rows, each with its user once and the items of all rows."""
+    users, items = runtime.encode_user(rows), runtime.encode_items(rows)
+    scored = [runtime.score(users.slice(row, row + 1), items) for row in few]
+    return {
+        task.task: np.stack([scores[task.task][row] for scores, row in zip(scored, few, strict=True)])
+        for task in runtime.tasks
+    }
 
 
 def _arrays(table: pa.Table, tasks: Sequence[TaskEntry]) -> Predictions:

@@ -17,6 +17,8 @@ from easyrec.features.inputs import InputSpec, Kind, Part, Role
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 2
+HALF = "half/"
+"""What begins the keys of encoded tensors that hold one side's half of the network."""
 _READ_SIZE = 1 << 20
 
 
@@ -77,7 +79,8 @@ class EncodedEntry(StrictModel):
     side: Literal["user", "item"]
     """Which of the two encoding signatures gives it."""
     key: str
-    """`ids`, `numbers`, a feature with several ids a row, or `raw/<input>`."""
+    """`ids`, `numbers`, a feature with several ids a row, `raw/<input>`, or `half/<number>`: a part of what the network
+    makes of one side alone."""
     part: Literal["values", "row_lengths", "weights"] | None = None
     """Which array of a feature with several ids a row."""
     tensor: str

@@ -122,6 +122,11 @@ def _hashed(keys: pa.Array) -> npt.NDArray[Any]:
     """What keys are looked up by: integers themselves, CRC-32 of text."""
     if pa.types.is_integer(keys.type):
         return np.asarray(keys.to_numpy(zero_copy_only=False), np.int64)
-    values = keys.to_pylist()
-    texts = (value if isinstance(value, bytes) else str(value).encode() for value in values)
-    return np.fromiter((zlib.crc32(text) for text in texts), np.uint32, len(values))
+    values = keys.to_numpy(zero_copy_only=False).tolist()
+    plain = set(map(type, values)) <= {str}  # in a fraction of the time
+    texts = map(str.encode, values) if plain else map(_bytes, values)
+    return np.fromiter(map(zlib.crc32, texts), np.uint32, len(values))
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

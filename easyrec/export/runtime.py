@@ -148,7 +148,9 @@ class Runtime:
         ragged: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for entry in self._encoded:
             if entry.side == side and entry.part is None:
-                dense[entry.key] = padded(arrays[entry.tensor], widest[entry.tensor])
+                array = arrays[entry.tensor]
+                raw = entry.key.startswith("raw/")
+                dense[entry.key] = padded(array, widest[entry.tensor]) if raw else array
             elif entry.side == side and entry.part is not None:
                 ragged.setdefault(entry.key, {})[entry.part] = arrays[entry.tensor]
         return EncodedBatch(rows, dense, {key: RaggedColumn(**parts) for key, parts in ragged.items()})

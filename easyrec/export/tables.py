@@ -99,10 +99,10 @@ class KeyedTable:
 def as_keys(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values of any type as keys of a table; null where a value cannot be one."""
     plain: type | None = int if pa.types.is_integer(kind) else str if pa.types.is_string(kind) else None
-    if all(type(value) is plain for value in values):  # the usual case, in a fraction of the time
+    if set(map(type, values)) <= {plain}:  # the usual case, in a fraction of the time
         with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):  # one that cannot be a key
             return pa.array(values, kind)
-    if plain is int and all(type(value) is str and _is_digits(value) for value in values):
+    if plain is int and set(map(type, values)) == {str} and all(map(_is_digits, values)):
         with suppress(pa.ArrowInvalid, OverflowError):
             return pa.array([int(value) for value in values], kind)
     return pa.array([_as_key(value, kind) for value in values], kind)

@@ -75,7 +75,7 @@ def write_bundle(
     keys = config.data.keys
     catalogue = None if items is None or keys.item is None else KeyedTable(items, keys.item)
     item_columns = () if catalogue is None else catalogue.table.column_names
-    functions = ModelFunctions(encoder, network, item_columns)
+    functions = ModelFunctions(encoder, network, item_columns, 0 if catalogue is None else len(catalogue))
     created = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     with replace_folder(Path(target)) as folder:
         yaml = resolved_yaml(config).encode()

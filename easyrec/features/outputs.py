@@ -16,6 +16,7 @@ Ids are local to the feature's table: 0 means missing, then come the out-of-voca
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from easyrec.config.embedding import Initializer
 from easyrec.config.features import Pooling, Side
@@ -81,22 +82,22 @@ class FeatureSchema:
 
     outputs: tuple[Output, ...]
 
-    @property
+    @cached_property
     def ids(self) -> tuple[IdsOutput, ...]:
         """All id outputs."""
         return tuple(output for output in self.outputs if isinstance(output, IdsOutput))
 
-    @property
+    @cached_property
     def single_ids(self) -> tuple[IdsOutput, ...]:
         """The columns of `ids`."""
         return tuple(output for output in self.ids if output.single)
 
-    @property
+    @cached_property
     def multi_ids(self) -> tuple[IdsOutput, ...]:
         """The outputs stored as values and row lengths."""
         return tuple(output for output in self.ids if not output.single)
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[NumbersOutput, ...]:
         """The outputs stored in `numbers`."""
         return tuple(output for output in self.outputs if isinstance(output, NumbersOutput))

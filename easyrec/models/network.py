@@ -68,7 +68,7 @@ class Network(tf.Module):
         self.model = model
         self.heads = dict(heads)
         self._head_layers = [head.layer for head in self.heads.values() if head.layer is not None]
-        self._sides = sides
+        self._sides, self.owners = sides, sides.owners
         self._sampling = sampling
 
     # From a batch to logits.
@@ -165,11 +165,15 @@ class Network(tf.Module):
             Tensors with one row per row of the batch: the side's vector for a model of two towers, else the
             activations of its features.
         """
-        batch = self._sides.complete(batch, side)
-        activations, numbers = self.embeddings(batch), batch["numbers"]
+        parts = self.side_activations(batch, side)
         if not isinstance(self.model, TowerModel):
-            return self._sides.split(activations, numbers, side)
-        return {_USER if side == "user" else _ITEM: self.tower(activations, numbers, side)}
+            return self._sides.split(*parts, side)
+        return {_USER if side == "user" else _ITEM: self.tower(*parts, side)}
+
+    def side_activations(self, batch: Mapping[str, tf.Tensor], side: str) -> tuple[Tensors, tf.Tensor]:
+        """What `dense` takes, see `encode_side`; what belongs to the other side is missing."""
+        whole = self._sides.complete(batch, side)
+        return self.embeddings(whole), whole["numbers"]
 
     def tower(self, activations: Mapping[str, tf.Tensor], numbers: tf.Tensor | None, side: str) -> tf.Tensor:
         """Vectors [B, D] of one side, of a model of two towers; what belongs to the other side is not looked at.
@@ -212,8 +216,6 @@ class Network(tf.Module):
         """`variables` by names that depend on the architecture only, not on what else the process has created."""
         paths = [below(layer.name, variable.path) for layer in self._layers() for variable in layer.variables]
         return dict(zip(stable_names(paths), self.variables, strict=True))
-
-    # Parts.
 
     def _layers(self) -> list[keras.layers.Layer]:
         return [self.inputs, self.model, *self._head_layers]

@@ -106,6 +106,11 @@ class SideSplit:
                 merged[key] = _interleaved(item.get(key), repeated.get(key), owners)
         return merged, merged.pop(_NUMBERS)
 
+    def owners(self, key: str) -> list[bool] | bool:
+        """By position of axis 1 of an activation, or of all of it: whether it describes the user, not the item."""
+        columns, users = self._columns(key), self._own("user")
+        return key.split("/", 1)[1] in users if columns is None else [name in users for name in columns]
+
     def _own(self, side: str) -> set[str]:
         if side not in self._stages:
             raise ConfigError(f"side must be 'user' or 'item', got {side!r}")

@@ -29,7 +29,10 @@ class KeyConvertor(Convertor[str]):
 register_url_convertor("key", KeyConvertor())  # routes are compiled when their modules are imported
 
 
-def service_of(request: Request) -> Service:
+# Coroutines, although they wait for nothing: FastAPI runs other functions on a thread.
+
+
+async def service_of(request: Request) -> Service:
     """The service of the application that a request came to."""
     service: Service = request.app.state.service
     return service
@@ -38,7 +41,7 @@ def service_of(request: Request) -> Service:
 ServiceDependency = Annotated[Service, Depends(service_of)]
 
 
-def caller_of(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:
     """Who sends a request."""
     caller: Caller = getattr(request.state, "caller", ANYBODY)
     return caller

@@ -31,7 +31,7 @@ BATCH_RECORDS = 2000
 PENDING_JOBS = 10_000
 RECENT_IDS = 100_000
 BACKLOG = 100_000
-_IDLE_SECONDS = 1.0
+_IDLE_SECONDS = 0.1
 _REPLAY_BATCH = 500
 
 Listener = Callable[[Sequence[Entry]], None]
@@ -116,6 +116,7 @@ class EventWriter:
         self._store = store
         self._clock = clock
         self._jobs: queue.Queue[_Job | None] = queue.Queue(PENDING_JOBS)
+        self._notes: deque[bytes] = deque()
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._backlog: deque[Entry] = deque(maxlen=BACKLOG)
         self._thread: threading.Thread | None = None
@@ -150,12 +151,22 @@ class EventWriter:
         return self._put(_Job(Future(), events=events, received=self._clock()))
 
     def note(self, lines: Sequence[bytes], served: Served | None = None) -> bool:
-        """Lines of impressions, written with the next batch; whether there was room for them."""
-        try:
-            self._put(_Job(Future(), notes=lines, served=served))
-        except OverloadedError:
-            self.state.notes_lost += len(lines)
-            return False
+        """Lines of impressions, written with the next batch; whether there was room for them.
+
+        Those with which nothing else comes do not wake the thread: it looks for them every tenth of a second.
+        """
+        if served is not None:
+            try:
+                self._put(_Job(Future(), notes=lines, served=served))
+            except OverloadedError:
+                self.state.notes_lost += len(lines)
+                return False
+            return True
+        with self._ending:
+            if self._stopped or self._jobs.full() or len(self._notes) >= PENDING_JOBS:
+                self.state.notes_lost += len(lines)
+                return False
+            self._notes.extend(lines)
         return True
 
     def erase(self, user_id: str) -> Future[Written]:
@@ -195,9 +206,8 @@ class EventWriter:
 
     def _run(self) -> None:
         while True:
-            try:
-                jobs = self._next_jobs()
-            except queue.Empty:
+            jobs = self._next_jobs()
+            if not jobs:
                 self._idle()
                 continue
             ends = None in jobs
@@ -213,15 +223,16 @@ class EventWriter:
                 return
 
     def _next_jobs(self) -> list[_Job | None]:
-        jobs: list[_Job | None] = [self._jobs.get(timeout=_IDLE_SECONDS)]
-        records = 0
-        while jobs[-1] is not None and records < BATCH_RECORDS:
-            records += len(jobs[-1].events) + len(jobs[-1].notes)
-            try:
-                jobs.append(self._jobs.get_nowait())
-            except queue.Empty:
-                break
-        return jobs
+        jobs: list[_Job | None] = []
+        records, patience = 0, _IDLE_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while records < BATCH_RECORDS and (not jobs or jobs[-1] is not None):
+                job = self._jobs.get(timeout=patience) if patience else self._jobs.get_nowait()
+                patience = 0.0
+                jobs.append(job)
+                records += 0 if job is None else len(job.events) + len(job.notes)
+        notes = [self._notes.popleft() for _ in range(len(self._notes))]
+        return [_Job(Future(), notes=notes), *jobs] if notes else jobs
 
     def _idle(self) -> None:
         self._log.roll_if_due(self._clock())

@@ -7,15 +7,16 @@ replaces one reference, so a request works with the version it began with and no
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from easyrec.errors import BundleError, EasyRecError, nearest
+from serving.models.pace import paced
 from serving.models.served import ServedModel, load_served_model
 from serving.models.shadow import ShadowRecord, ShadowTraffic
 
@@ -24,7 +25,6 @@ Listener = Callable[[str, ServedModel], None]
 Load = Callable[[Path], ServedModel]
 
 _LOG = logging.getLogger(__name__)
-_SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,14 @@ class ModelHub:
         Raises:
             BundleError: It was refused; whatever was active stays so.
         """
-        path = Path(path)
+        return self._served(Path(path), activate, nullcontext)
+
+    def _served(
+        self, path: Path, activate: bool, while_loading: Callable[[], AbstractContextManager[None]]
+    ) -> ServedModel:
         try:
-            model = self._load(path)
+            with while_loading():
+                model = self._load(path)
             # It can be found before the listeners bring it up to date, so that what changes meanwhile reaches it too.
             before = self._keep(model)
             try:
@@ -154,15 +159,7 @@ class ModelHub:
         return model
 
     def _load_beside(self, path: str | Path, activate: bool) -> ServedModel:
-        # A thread that wants the interpreter lock asks for it after this time; five milliseconds, Python's default,
-        # are as long as an answer takes. A lower priority of this thread would not help: while it waits for the
-        # processor it would keep the lock.
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        try:
-            return self.load_now(path, activate)
-        finally:
-            sys.setswitchinterval(before)
+        return self._served(Path(path), activate, paced)
 
     def activate(self, name: str, version: str) -> ServedModel:
         """Makes a loaded version the active one; the one it replaces is kept, older ones are let go.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -54,5 +56,11 @@ def load_runtime(
     if name == "tensorflow":
         start_tensorflow()  # quietly; the import below would let it log
     module, _, function = _LOADERS[name].partition(":")
+    first = module not in sys.modules
     loader: Loader = getattr(importlib.import_module(module), function)
+    if first:
+        # What was imported stays. Left to the garbage collector, it would look through all of it again and again, which
+        # takes most of a second with TensorFlow, with every request waiting.
+        gc.collect()
+        gc.freeze()
     return name, loader(folder, manifest, threads)

@@ -7,20 +7,25 @@ length) has a twin in NumPy, and embedding tables stay plain arrays that may be 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from easyrec.embedding.collection import LINEAR, EmbeddingCollection
+from easyrec.embedding.collection import LINEAR
 from easyrec.embedding.layout import Group
 from easyrec.errors import BundleError
+from easyrec.export.halves.split import activation_shapes, dense_predictions
 from easyrec.export.litert.engine import available, tensor_names_of
 from easyrec.export.litert.spec import (
     DENSE,
+    HALVES,
+    ITEM_HALF,
     ITEM_TOWER,
     PAIR,
+    USER_HALF,
     USER_TOWER,
     VECTOR,
     FieldEntry,
@@ -33,7 +38,7 @@ from easyrec.export.litert.spec import (
     output_entry,
 )
 from easyrec.export.signatures import ModelFunctions
-from easyrec.features.outputs import FeatureSchema, IdsOutput
+from easyrec.features.outputs import IdsOutput
 from easyrec.features.twins.base import TWINS
 from easyrec.features.twins.vocabulary import SortedKeys, TableTwin
 from easyrec.features.vocabulary import TableVocabulary
@@ -172,14 +177,10 @@ def _field(group: Group, output: IdsOutput) -> FieldEntry:
 
 def _write_functions(folder: Path, functions: ModelFunctions) -> dict[str, FunctionEntry]:
     network = functions.network
-    shapes = _shapes(network.embeddings, functions.encoder.schema)
+    shapes = activation_shapes(network)
     if not isinstance(network.model, TowerModel):
-
-        def dense(tensors: Tensors) -> Tensors:
-            numbers = tensors.pop("numbers")
-            return network.predictions(network.dense(tensors, numbers))
-
-        return {DENSE: _convert(folder, DENSE, network, dense, shapes)}
+        found = {DENSE: _convert(folder, DENSE, network, partial(dense_predictions, network), shapes)}
+        return found | _write_halves(folder, functions, shapes)
 
     def tower(side: str) -> Callable[[Tensors], Tensors]:
         def vector(tensors: Tensors) -> Tensors:
@@ -200,23 +201,33 @@ def _write_functions(folder: Path, functions: ModelFunctions) -> dict[str, Funct
     }
 
 
-def _shapes(embeddings: EmbeddingCollection, schema: FeatureSchema) -> dict[str, tuple[int, ...]]:
-    """Shapes, without the rows, of what `Network.dense` takes: the activations and `numbers`."""
-    shapes: dict[str, tuple[int, ...]] = {"numbers": (sum(output.width for output in schema.numbers),)}
-    units = embeddings.linear_units
-    for group in embeddings.groups:
-        for kind, dim in (("embedding", group.dim), (LINEAR, units)):
-            if group.singles and dim:
-                shapes[f"{kind}/{group.name}"] = (len(group.singles), dim)
-        for output in group.multis:
-            if output.sequence:
-                shapes[f"sequence/{output.feature}"] = (output.max_length or 0, group.dim)
-                shapes[f"mask/{output.feature}"] = (output.max_length or 0,)
-            else:
-                shapes[f"pooled/{output.feature}"] = (group.dim,)
-            if units:
-                shapes[f"linear_pooled/{output.feature}"] = (units,)
-    return shapes
+def _write_halves(
+    folder: Path, functions: ModelFunctions, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, FunctionEntry]:
+    halves, network = functions.halves, functions.network
+    if halves is None:
+        return {}
+    user = {f"user/{place}": shape[1:] for place, shape in enumerate(halves.user)}
+    item = {f"item/{place}": shape[1:] for place, shape in enumerate(halves.item)}
+
+    def user_half(tensors: Tensors) -> Tensors:
+        return dict(zip(user, halves.user_half(tensors), strict=True))
+
+    def item_half(tensors: Tensors) -> Tensors:
+        return dict(zip(item, halves.item_half(tensors), strict=True))
+
+    def pairs(tensors: Tensors) -> Tensors:
+        items = tensors if functions.precomputed else item_half(tensors)
+        rows = tf.shape(tensors[next(key for key in tensors if key not in user)])[0]
+        return halves.pairs([tensors[key] for key in user], [items[key] for key in item], rows)
+
+    rest: Mapping[str, tuple[int | None, ...]] = item if functions.precomputed else shapes
+    found = {HALVES: _convert(folder, HALVES, network, pairs, {**user, **rest}, user)}
+    if user:
+        found[USER_HALF] = _convert(folder, USER_HALF, network, user_half, shapes)
+    if functions.precomputed:
+        found[ITEM_HALF] = _convert(folder, ITEM_HALF, network, item_half, shapes)
+    return found
 
 
 def _convert(
@@ -224,7 +235,8 @@ def _convert(
     name: str,
     network: tf.Module,
     function: Callable[[Tensors], Tensors],
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int | None, ...]],
+    shared: Collection[str] = (),
 ) -> FunctionEntry:
     """Writes one LiteRT model.
 
@@ -234,6 +246,7 @@ def _convert(
         network: Holds the weights.
         function: Takes tensors [N, ...] by name and returns such tensors.
         shapes: Shapes of the inputs without N.
+        shared: Inputs of one row, which stands for all.
     """
     inputs = {key: f"input_{number}" for number, key in enumerate(shapes)}
     outputs: dict[str, str] = {}
@@ -244,7 +257,8 @@ def _convert(
         return {outputs[key]: values for key, values in found.items()}
 
     signature = {
-        tensor: tf.TensorSpec([None, *shapes[key]], tf.float32, name=tensor) for key, tensor in inputs.items()
+        tensor: tf.TensorSpec([1 if key in shared else None, *shapes[key]], tf.float32, name=tensor)
+        for key, tensor in inputs.items()
     }
     concrete = tf.function(renamed, input_signature=[signature], autograph=False).get_concrete_function()
     module = tf.Module(name=name)
@@ -267,4 +281,5 @@ def _convert(
         file=file,
         inputs={key: found_inputs[tensor] for key, tensor in inputs.items() if tensor in found_inputs},
         outputs={key: found_outputs[tensor] for key, tensor in outputs.items()},
+        shared=[key for key, tensor in inputs.items() if key in shared and tensor in found_inputs],
     )

@@ -114,6 +114,7 @@ class _Prepared:
         self._inputs = {key: details[name] for key, name in entry.inputs.items()}
         outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         self._outputs = {key: outputs[name] for key, name in entry.outputs.items()}
+        self._shared = frozenset(entry.shared)
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._rows = -1
 
@@ -129,7 +130,10 @@ class _Prepared:
     def _lay_out(self, rows: int) -> None:
         if rows == self._rows:
             return
-        shapes = {key: [rows, *detail["shape"][1:]] for key, detail in self._inputs.items()}
+        shapes = {
+            key: [1 if key in self._shared else rows, *detail["shape"][1:]]
+            for key, detail in self._inputs.items()
+        }
         for key, shape in shapes.items():
             self._interpreter.resize_tensor_input(self._inputs[key]["index"], shape)
         self._interpreter.allocate_tensors()

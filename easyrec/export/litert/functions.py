@@ -17,13 +17,16 @@ from easyrec.export.litert.activations import Activations, Part
 from easyrec.export.litert.engine import Engine
 from easyrec.export.litert.spec import (
     DENSE,
+    HALVES,
+    ITEM_HALF,
     ITEM_TOWER,
     PAIR,
+    USER_HALF,
     USER_TOWER,
     VECTOR,
     LiteRTSpec,
 )
-from easyrec.export.manifest import EncodedEntry, Manifest
+from easyrec.export.manifest import HALF, EncodedEntry, Manifest
 from easyrec.export.runtime import (
     ENCODE_ITEMS,
     ENCODE_USER,
@@ -78,6 +81,9 @@ class LiteRTFunctions:
         schema = self._encoder.schema
         self._stages = {stage: schema.select(set(names)) for stage, names in spec.stages.items()}
         self._pairs = spec.stages["pair"]
+        self._halved = HALVES in spec.functions or any(
+            entry.key.startswith(HALF) for entry in manifest.encoded
+        )
         tables = {file: _array(folder / file) for group in spec.groups for file in group.tables.values()}
         numbers = [output.feature for output in schema.numbers for _ in range(output.width)]
         self._activations = Activations(spec.groups, tables, numbers)
@@ -103,6 +109,9 @@ class LiteRTFunctions:
         columns = self._columns(arrays)
         rows = len(next(iter(arrays.values())))
         batch = self._encoder.encode(columns, rows, self._features(side))
+        if self._is_half(side):
+            halves = self._half(side, [Part(self._stages[side], batch)], rows)  # type: ignore[index]
+            return {entry.tensor: half for entry, half in zip(self._entries(side), halves, strict=True)}
         packed: Arrays = {}
         for entry in self._entries(side):
             if entry.part is not None:
@@ -114,6 +123,8 @@ class LiteRTFunctions:
         return packed
 
     def _score(self, **arrays: npt.NDArray[Any]) -> Arrays:
+        if self._halved:
+            return self._score_halves(arrays)
         user, user_columns = self._unpack("user", arrays)
         item, item_columns = self._unpack("item", arrays)
         parts = [Part(self._stages["user"], user), Part(self._stages["item"], item)]
@@ -126,6 +137,49 @@ class LiteRTFunctions:
         if DENSE in self._engines:
             return self._predict(parts, rows)
         return self._pair(self._vectors("user", parts[:1], 1), self._vectors("item", parts[1:], rows))
+
+    def _score_halves(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+        user = [arrays[entry.tensor] for entry in self._entries("user")]
+        if not self._is_half("item"):
+            batch, _ = self._unpack("item", arrays)
+            parts = [Part(self._stages["item"], batch)]
+            if HALVES not in self._engines:
+                return self._pair(user[0], self._vectors("item", parts, len(batch)))
+            return self._paired(user, [], len(batch), partial(self._activations.fill, parts=parts))
+        item = [arrays[entry.tensor] for entry in self._entries("item")]
+        if HALVES not in self._engines:
+            return self._pair(user[0], item[0])
+        return self._paired(user, item, len(item[0]))
+
+    def _paired(
+        self,
+        user: Sequence[npt.NDArray[Any]],
+        item: Sequence[npt.NDArray[Any]],
+        rows: int,
+        rest: Callable[[Mapping[str, npt.NDArray[Any]]], None] | None = None,
+    ) -> Arrays:
+        """Predictions from halves, and from what `rest` fills in."""
+
+        def fill(views: Mapping[str, npt.NDArray[Any]]) -> None:
+            for side, halves in (("user", user), ("item", item)):
+                for place, half in enumerate(halves):
+                    if f"{side}/{place}" in views:
+                        views[f"{side}/{place}"][:] = half
+            if rest is not None:
+                rest(views)
+
+        return self._by_tensor(self._engines[HALVES](rows, fill))
+
+    def _half(self, side: str, parts: Sequence[Part], rows: int) -> list[npt.NDArray[Any]]:
+        """One side's half of the network: its vectors, of a model of two towers."""
+        engine = self._engines.get(USER_HALF if side == "user" else ITEM_HALF)
+        if engine is None:
+            return [self._vectors(side, parts, rows)]
+        found = engine(rows, partial(self._activations.fill, parts=parts))
+        return [found[f"{side}/{place}"] for place in range(len(found))]
+
+    def _is_half(self, side: str) -> bool:
+        return any(entry.key.startswith(HALF) for entry in self._entries(side))
 
     def _embed(self, side: str, **arrays: npt.NDArray[Any]) -> Arrays:
         rows = len(next(iter(arrays.values())))

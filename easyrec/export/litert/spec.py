@@ -16,6 +16,7 @@ from easyrec.features.outputs import FeatureSchema, IdsOutput, NumbersOutput
 
 SPEC = "litert.json"
 DENSE, USER_TOWER, ITEM_TOWER, PAIR = "dense", "user_tower", "item_tower", "pair"
+USER_HALF, ITEM_HALF, HALVES = "user_half", "item_half", "halves"
 VECTOR = "vector"
 
 
@@ -109,12 +110,14 @@ class FunctionEntry(StrictModel):
     """LiteRT's name of each input that the model reads."""
     outputs: dict[str, str]
     """LiteRT's name of each output."""
+    shared: list[str] = Field(default_factory=list)
+    """Inputs of one row, which stands for all."""
 
 
 class LiteRTSpec(StrictModel):
     """All of it."""
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     plugins: list[str] = Field(default_factory=list)
     """Modules that register twins."""
     features: list[TwinEntry]

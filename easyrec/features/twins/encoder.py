@@ -23,6 +23,13 @@ class TwinEncoder:
     def __init__(self, schema: FeatureSchema, twins: Mapping[str, Twin[Any]]) -> None:
         self.schema = schema
         self._twins = dict(twins)
+        self._selections: dict[frozenset[str], FeatureSchema] = {}
+
+    def _selected(self, features: frozenset[str]) -> FeatureSchema:
+        schema = self._selections.get(features)
+        if schema is None:
+            schema = self._selections[features] = self.schema.select(set(features))
+        return schema
 
     def encode(self, columns: Columns, rows: int, features: Collection[str] | None = None) -> EncodedBatch:
         """Encodes rows.
@@ -35,7 +42,7 @@ class TwinEncoder:
         Returns:
             `ids` and `numbers`, where the features have any, and the features with several ids a row.
         """
-        schema = self.schema if features is None else self.schema.select(set(features))
+        schema = self.schema if features is None else self._selected(frozenset(features))
         encoded: dict[str, Any] = {
             output.feature: self._twins[output.feature].encode(columns) for output in schema.outputs
         }

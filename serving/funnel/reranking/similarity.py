@@ -55,7 +55,7 @@ def _contents(query: Query, rows: Rows, resources: Resources) -> npt.NDArray[np.
             "the bundle describes no items: its model has no item features with values in common"
         )
     inside = rows < tables.size
-    parts = [sparse.csr_array(tables.content.matrix[rows[inside]])]
+    parts = [tables.content.rows(rows[inside])]
     if not inside.all():
         parts.append(tables.content.vectors(query.catalogue.table(rows[~inside])))
     stacked = sparse.csr_array(sparse.vstack(parts)).tocoo()

@@ -151,3 +151,23 @@ def test_an_export_describes_its_items_but_not_by_their_key(films_bundle: Path):
 @pytest.fixture(scope="module")
 def films_bundle(films) -> Path:
     return films.folder / "bundle"
+
+
+def test_of_many_alike_the_best_are_neighbours_and_of_equal_ones_the_more_popular(monkeypatch):
+    monkeypatch.setattr(content_module, "_BLOCK_ITEMS", 17)
+    monkeypatch.setattr(content_module, "K", 4)
+    table = films(90, seed=3)
+    popularity = np.random.default_rng(1).integers(0, 5, 90).astype(np.float64)
+    content = describe_items(table, COLUMNS, popularity)
+    cosines = (content.matrix @ content.matrix.T).toarray()
+    np.fill_diagonal(cosines, -1.0)
+    for item in range(90):
+        order = np.lexsort((np.arange(90), -popularity, -cosines[item]))[:4]
+        np.testing.assert_allclose(content.scores[item], np.maximum(cosines[item][order], 0), rtol=1e-5)
+        clear = cosines[item][order] - np.sort(cosines[item])[-5] > 1e-5  # not decided by the last digit
+        assert set(order[clear]) <= set(content.neighbors[item])
+        ties = np.flatnonzero(np.diff(content.scores[item]) == 0)
+        ties = [place for place in ties if content.scores[item][place] > 0]
+        for place in ties:
+            first, second = content.neighbors[item][place : place + 2]
+            assert (-popularity[first], first) < (-popularity[second], second)

@@ -258,3 +258,14 @@ def test_a_key_is_asked_for_and_kept_for_this_tab_alone(page, tmp_path, monkeypa
         assert page.read("localStorage.length") == 0
         assert page.read("document.cookie") == ""
         assert json.loads(page.read("JSON.stringify(Object.values(sessionStorage))")) == ["boss"]
+
+
+def test_the_documentation_needs_no_network(page, tmp_path, monkeypatch):
+    with running(make_app(tmp_path, monkeypatch)) as client:
+        base = str(client.base_url)
+        page.open(f"{base}/docs")
+        page.wait_for("document.querySelectorAll('section').length > 20")
+        assert "POST/v1/recommend" in page.texts("h2")
+        assert page.read("getComputedStyle(document.querySelector('section')).borderTopStyle") == "solid"
+        assert page.faults == []
+        assert all(address.startswith((base, "data:")) for address in page.asked if address != "about:blank")
