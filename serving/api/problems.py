@@ -137,6 +137,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
         for details in errors[:_MOST_ERRORS]
     ]
     more = "" if len(errors) <= _MOST_ERRORS else f" The first {_MOST_ERRORS} of {len(errors)} are listed."
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent and not sent.endswith("json"):  # such as what curl says unless told otherwise
+        more += " A body is read as JSON only with the header `Content-Type: application/json`."
     return problem(422, f"The request does not have the form that the API documents.{more}", errors=found)
 
 

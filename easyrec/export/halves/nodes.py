@@ -24,12 +24,14 @@ class Node:
         shape: Static shape; None where it is not known.
         build: Makes it from the values of `args`.
         args: What it is made from.
+        dtype: Type of its elements.
     """
 
     kind: int
     shape: tuple[int | None, ...] | None
     build: Callable[..., Any]
     args: tuple[Node, ...] = ()
+    dtype: tf.DType = tf.float32
 
     @property
     def rank(self) -> int | None:
@@ -39,18 +41,26 @@ class Node:
 
 def leaf(kind: int, tensor: tf.Tensor) -> Node:
     """A value that is given to `compute`, or is part of the graph."""
-    return Node(kind, _shape(tensor), lambda: tensor)
+    return Node(kind, _shape(tensor), lambda: tensor, (), tensor.dtype)
 
 
 def derived(
-    build: Callable[..., Any], args: Sequence[Node], shape: Sequence[int | None], kind: int | None = None
+    build: Callable[..., Any],
+    args: Sequence[Node],
+    shape: Sequence[int | None],
+    kind: int | None = None,
+    dtype: tf.DType | None = None,
 ) -> Node:
-    """A value made from others; it depends on all that they depend on, unless `kind` says more."""
+    """A value made from others.
+
+    It depends on all that they depend on, unless `kind` says more, and is of the first one's type, unless `dtype` says
+    another.
+    """
     if kind is None:
         kind = FIXED
         for arg in args:
             kind |= arg.kind
-    return Node(kind, tuple(shape), build, tuple(args))
+    return Node(kind, tuple(shape), build, tuple(args), args[0].dtype if dtype is None else dtype)
 
 
 def compute(nodes: Iterable[Node], given: Mapping[Node, tf.Tensor]) -> list[tf.Tensor]:
@@ -76,15 +86,15 @@ def compute(nodes: Iterable[Node], given: Mapping[Node, tf.Tensor]) -> list[tf.T
 
 
 def frontier(outputs: Iterable[Node], kind: int) -> list[Node]:
-    """The values of a kind that values of pairs, or the results themselves, are made from."""
+    """The values of a kind that values of pairs, or the results themselves, are made from; float32 all of them."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
     waiting = list(reversed(list(outputs)))
     while waiting:
         node = waiting.pop()
-        if node.kind == kind:
+        if node.kind == kind and node.dtype == tf.float32:
             found[node] = None
-        if node.kind == PAIR and node not in seen:
+        elif node.kind in (kind, PAIR) and node not in seen:
             seen.add(node)
             waiting += reversed(node.args)
     return list(found)

@@ -61,9 +61,12 @@ def _performed(operation: tf.Operation, nodes: Sequence[Node], kind: int) -> lis
     perform = again(operation)
     shapes = [None if one.shape.rank is None else tuple(one.shape.as_list()) for one in operation.outputs]
     if len(shapes) == 1:
-        return [Node(kind, shapes[0], perform, tuple(nodes))]
-    every = Node(kind, None, perform, tuple(nodes))
-    return [Node(kind, shape, _item(place), (every,)) for place, shape in enumerate(shapes)]
+        return [Node(kind, shapes[0], perform, tuple(nodes), operation.outputs[0].dtype)]
+    every = Node(kind, None, perform, tuple(nodes), tf.variant)
+    return [
+        Node(kind, shape, _item(place), (every,), operation.outputs[place].dtype)
+        for place, shape in enumerate(shapes)
+    ]
 
 
 def _item(place: int) -> Callable[[Any], Any]:
@@ -329,9 +332,10 @@ def _one(operation: tf.Operation, nodes: Sequence[Node]) -> Node:
     shape = operation.outputs[0].shape
     rows = [node for node in nodes if node.kind != FIXED and node.shape]
     if not rows or shape.rank is None:
-        return derived(perform, nodes, () if shape.rank is None else shape.as_list())
-    # The operation's own output is that of all columns; those of a part are found by tracing its shapes.
-    return derived(perform, nodes, _part_shape(perform, operation, nodes))
+        found = () if shape.rank is None else tuple(shape.as_list())
+    else:  # the operation's own output is that of all columns; those of a part are found by tracing its shapes
+        found = _part_shape(perform, operation, nodes)
+    return derived(perform, nodes, found, dtype=operation.outputs[0].dtype)
 
 
 def _part_shape(

@@ -159,7 +159,7 @@ class Halves:
         if constant is None:
             return apply(operation, values)
         dtype = operation.outputs[0].dtype
-        return [Node(FIXED, tuple(constant.shape), lambda: tf.constant(constant, dtype))]
+        return [Node(FIXED, tuple(constant.shape), lambda: tf.constant(constant, dtype), (), dtype)]
 
 
 class TowerHalves:

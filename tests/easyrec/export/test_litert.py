@@ -20,7 +20,7 @@ from easyrec.export.examples import LITERT_TOLERANCE, replay_examples
 from easyrec.export.litert import convert, engine
 from easyrec.export.litert.functions import load_runtime
 from easyrec.export.manifest import Manifest, read_manifest
-from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING
+from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Runtime
 from easyrec.export.signatures import ModelFunctions
 from easyrec.features.twins.base import TWINS
 
@@ -92,17 +92,44 @@ def test_every_model_gives_the_same_scores(
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, expected[task][: len(rows)], atol=2e-5, err_msg=task)
     assert runtime.predict(tables.rows.slice(0, 0))[manifest.tasks[0].task].shape[0] == 0
+    check_pairs(runtime, tables, expected)
+    if model == "two_tower":
+        vectors = runtime.embed(USER_EMBEDDING, tables.users) @ runtime.embed(ITEM_EMBEDDING, tables.items).T
+        np.testing.assert_allclose(
+            vectors.reshape(-1), expected["liked"][: vectors.size], rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "items"),
+    [
+        *((part.name, 9) for part in MODELS if part.config.__module__ == "easyrec.config.models"),
+        ("deepfm", 0),  # the items' half is not computed beforehand
+        ("din", 0),
+        ("two_tower", 0),
+    ],
+)
+def test_every_model_in_two_halves_gives_the_same_scores(
+    model: str, items: int, tmp_path: Path, train: Callable[..., Any], tables: Any
+) -> None:
+    trained = train({"type": model, **MODEL.get(model, {})}, TASKS.get(model), every=False)
+    functions = ModelFunctions(trained.encoder, trained.network, tables.items.column_names, items)
+    assert functions.precomputed == bool(items)
+    convert.write_litert(tmp_path / "litert", functions)
+    runtime = load_runtime(tmp_path / "litert", manifest_of(functions))
+    expected = trained.scores(tables.rows)
+    check_pairs(runtime, tables, expected)
+    check_pairs(functions.runtime(), tables, expected)
+
+
+def check_pairs(runtime: Runtime, tables: Any, expected: Any) -> None:
+    """All users with all items, each user and each item encoded once."""
     users, items = runtime.encode_user(tables.users), runtime.encode_items(tables.items)
     for user in range(len(tables.users)):
         found = runtime.score(users.slice(user, user + 1), items)
         for task, scores in found.items():
             block = expected[task][user * len(tables.items) : (user + 1) * len(tables.items)]
             np.testing.assert_allclose(scores, block, atol=2e-5, err_msg=task)
-    if model == "two_tower":
-        vectors = runtime.embed(USER_EMBEDDING, tables.users) @ runtime.embed(ITEM_EMBEDDING, tables.items).T
-        np.testing.assert_allclose(
-            vectors.reshape(-1), expected["liked"][: vectors.size], rtol=1e-4, atol=1e-5
-        )
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +140,21 @@ def bundle(
     folder = tmp_path_factory.mktemp("litert") / "bundle"
     exported(train, export, folder, "deepfm", every=False)
     return folder
+
+
+def test_scores_with_users_and_items_apart_are_compared_too(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = load_runtime(bundle / "litert", read_manifest(bundle))
+    replay_examples(bundle / "examples", runtime, LITERT_TOLERANCE)
+    score = runtime.score
+
+    def wrong(*given: Any) -> Any:
+        return {task: values + np.float32(0.01) for task, values in score(*given).items()}
+
+    monkeypatch.setattr(runtime, "score", wrong)
+    with pytest.raises(BundleError, match=r"users and items apart, does not give the scores"):
+        replay_examples(bundle / "examples", runtime, LITERT_TOLERANCE)
 
 
 def test_a_model_without_its_weights_is_refused(tmp_path: Path, bundle: Path) -> None:

@@ -23,6 +23,7 @@ def test_none_by_default(tmp_path, monkeypatch):
     for answer in (asked, answered, as_text):
         assert not [name for name in answer.headers if name.startswith("access-control")]
     assert as_text.status_code == 422  # what a page may send without asking is not read as JSON
+    assert "Content-Type: application/json" in as_text.json()["detail"]
 
 
 def test_those_that_are_named(tmp_path, monkeypatch):
