@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -11,7 +12,7 @@ import tensorflow as tf
 from easyrec.embedding.collection import LINEAR
 from easyrec.export.halves.nodes import FIXED, ITEM, USER, Node, compute, frontier, leaf
 from easyrec.export.halves.rules import apply
-from easyrec.export.halves.values import ROWS, Columns, Value, cut, spread, whole
+from easyrec.export.halves.values import ROWS, Columns, Total, Value, cut, spread, whole
 from easyrec.models.base import TowerModel
 from easyrec.models.network import Network
 
@@ -132,10 +133,15 @@ class Halves:
         captured = self._traced.inputs[len(self._names) :]
         for inside, outside in zip(captured, self._traced.captured_inputs, strict=True):
             values[inside.name] = leaf(FIXED, outside)
-        for operation in graph.get_operations():
+        operations = graph.get_operations()
+        readers = Counter(tensor.name for operation in operations for tensor in operation.inputs)
+        for operation in operations:
             if operation.outputs and operation.outputs[0].name not in values:
                 found = self._performed(operation, [values[tensor.name] for tensor in operation.inputs])
-                values.update(zip([tensor.name for tensor in operation.outputs], found, strict=True))
+                for tensor, value in zip(operation.outputs, found, strict=True):
+                    # What is read several times is added up once; and converters know an activation by its form.
+                    several = isinstance(value, Total) and readers[tensor.name] > 1
+                    values[tensor.name] = whole(value) if several else value
         return [whole(values[tensor.name]) for tensor in self._traced.outputs]
 
     def _input(self, name: str, tensor: tf.Tensor, owners: Sequence[bool] | bool) -> Value:
