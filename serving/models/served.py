@@ -34,6 +34,7 @@ from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Predic
 from easyrec.features.batch import EncodedBatch
 from serving.models.catalogue import Catalogue, Rows, Scores
 from serving.models.histories import Histories
+from serving.models.pages import release_pages
 from serving.models.runtimes import RuntimeChoice, load_runtime
 from serving.models.search import SearchName, make_search
 
@@ -300,6 +301,7 @@ def load_served_model(
         MappedTable.open_files(folder / MAPPED_USERS, user) if user and (folder / USERS).exists() else None
     )
     model = ServedModel(folder, manifest, name, computing, catalogue, users)
+    release_pages(folder)
     model.warm_up()
     return model
 

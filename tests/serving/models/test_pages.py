@@ -1,0 +1,42 @@
+"""Pages that are given back are no memory of the process any more, and are there when they are read again."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serving.models.pages import release_pages
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels tell and are told otherwise")
+
+
+def resident(path: Path) -> int:
+    """KiB of a file that are in the process's memory."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"^[0-9a-f]+-[0-9a-f]+ ", line):
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_pages_are_given_back_and_come_again(tmp_path):
+    inside, beside = tmp_path / "bundle" / "part", tmp_path / "other"
+    for folder in (inside, beside):
+        folder.mkdir(parents=True)
+        np.save(folder / "array.npy", np.arange(1 << 20))
+    arrays = [np.load(folder / "array.npy", mmap_mode="r") for folder in (inside, beside)]
+    written = np.load(inside / "array.npy", mmap_mode="c")
+    written[7] = -1  # a copy of the process's own, which there is nowhere else
+    assert [int(array.sum()) for array in arrays] == [(1 << 20) * ((1 << 20) - 1) // 2] * 2
+    assert resident(beside / "array.npy") >= 8 << 10
+    assert release_pages(tmp_path / "bundle") >= 8 << 20
+    assert resident(inside / "array.npy") < 1 << 10
+    assert resident(beside / "array.npy") >= 8 << 10
+    assert (written[7], arrays[0][7], arrays[0][-1]) == (-1, 7, (1 << 20) - 1)
+    assert release_pages(tmp_path / "nothing") == 0
