@@ -198,7 +198,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(train(options.data, options.folder, options.one, options.seed)), flush=True)
+        outcome = train(options.data, options.folder, options.one, options.seed, options.set)
+        print(json.dumps(outcome), flush=True)
         return
     rows, rounds = (100_000, 1) if options.quick else (options.rows, options.rounds)
     print(f"{os.cpu_count()} CPUs, {rows:,} rows, batches of 4096, DeepFM 256-128-64 over 16-wide embeddings")
