@@ -132,7 +132,7 @@ class SliceResult:
         gaps = [
             f"Gap between the slices of {column}: {number(gap.value)} {metric_title(self.metric)} "
             f"({percent(self.level)} interval {interval_text(gap)})"
-            f"{', no more than chance may make of slices that are alike' if gap.low == 0 else ''}."
+            f"{', not clearly more than slices that are alike would show' if gap.low == 0 else ''}."
             for column, gap in self.gaps.items()
         ]
         return [*(found or ["No slice differs from all rows beyond chance."]), *gaps]
