@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -99,7 +100,7 @@ def fit(
             shuffle_buffer=config.data.shuffle_buffer if config.data.shuffle else 0,
             seed=training.seed,
         )
-    tell("training" if choice.strategy == "local" else f"training {choice.why}")
+    tell(f"training {choice.why}")
     return trainer.fit(stream, resume=resume)
 
 
@@ -124,7 +125,7 @@ def _fit_on_cluster(
         {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels},
         config.training.warm_start is not None,
     )
-    tell(f"training with {choice.why}")
+    tell(f"training {choice.why}")
     for line in plan_of(config, encoder, shards.read(shards.splits[0]), choice).lines():
         tell(line)
     if isinstance(choice.cluster, LocalCluster):
@@ -146,21 +147,33 @@ def _fit_on_cluster(
     )
 
 
-def evaluate_beside(run: RunFolder, *, tell: Tell = lambda text: None, poll: float = 2.0) -> None:
+def evaluate_beside(
+    run: RunFolder, *, tell: Tell = lambda text: None, poll: float = 2.0, patience: float = 120.0
+) -> None:
     """Measures each checkpoint of a run as it is written, until the run has ended: what an evaluator does.
 
     Lines with step and metrics go to `evaluator.jsonl` in the run's folder, which must be shared with the chief.
 
     Args:
-        run: The run; it need not have begun.
+        run: The run; it need not have begun. One that is replaced meanwhile is measured from its beginning.
         tell: Called with one line of text for each checkpoint measured.
         poll: Seconds between looks.
+        patience: Seconds to wait whether a run that had ended before is replaced or goes on.
     """
+    began = time.time()
+    tell(f"waiting for checkpoints in {run.checkpoints}")
+    while not _evaluate_to_its_end(run, began, tell, poll, patience):
+        pass
+
+
+def _evaluate_to_its_end(run: RunFolder, began: float, tell: Tell, poll: float, patience: float) -> bool:
+    """Whether the run has ended; not if another one has taken its place."""
     while not (run.exists() and run.features.is_dir()):
         time.sleep(poll)
-    measure = InTraining(open_prepared(run, tell=tell))
+    identity = run.config_path.stat()
+    measure = InTraining(open_prepared(run))
     store, measured = CheckpointStore(run.checkpoints), set[int]()
-    ended = False
+    ended, changed = False, time.monotonic()
     while True:
         for checkpoint in store.all():
             if checkpoint.step in measured:
@@ -168,14 +181,19 @@ def evaluate_beside(run: RunFolder, *, tell: Tell = lambda text: None, poll: flo
             with contextlib.suppress(CheckpointError):  # the chief has removed it meanwhile
                 metrics = measure.weights(checkpoint.path)
                 measured.add(checkpoint.step)
+                changed = time.monotonic()
                 line = {"step": checkpoint.step, "time": time.time(), **metrics}
                 with (run.directory / "evaluator.jsonl").open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
                 shown = [f"{name} {value:.4f}" for name, value in metrics.items()]
                 tell("  ".join([f"step {checkpoint.step}", *shown]))
         if ended:
-            return
-        ended = run.summary_path.is_file()  # once more, for the last checkpoint
+            return True
+        if not (run.exists() and os.path.samestat(run.config_path.stat(), identity)):
+            return False
+        if run.summary_path.is_file():  # then once more, for the last checkpoint
+            now = time.monotonic()
+            ended = run.summary_path.stat().st_mtime >= began or now - changed > patience
         if not ended:
             time.sleep(poll)
 

@@ -44,7 +44,7 @@ from easyrec.training.cluster.roles import Cluster
 from easyrec.training.memory import memory_shortage
 from easyrec.training.report import TrainingResult
 from easyrec.training.state import network_state
-from easyrec.training.strategy import Choice, choose, start_replicas
+from easyrec.training.strategy import Choice, check_chief, choose, start_replicas
 from evaluation import Example
 
 _USERS_IN_TRAINING = 500
@@ -126,6 +126,8 @@ def train(
     """
     loaded = parse_config(config, overrides)
     choice = choose(loaded.training, cluster)
+    if choice.strategy == "parameter_server" and isinstance(choice.cluster, Cluster):
+        check_chief(choice.cluster)
     replicas = start_replicas(choice)
     own = Path(run) if run is not None else Path(loaded.output) / loaded.name
     if not choice.chief:  # it trains along, and leaves checkpoints, measuring and the bundle to the chief

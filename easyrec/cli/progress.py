@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from easyrec.training.callbacks import Callback, StepInfo
+from easyrec.training.callbacks import Callback, ClusterLoad, StepInfo
 
 SECONDS_BETWEEN_LINES = 10.0
 _SHOWN_METRICS = 4
+_SHOWN_PROCESSES = 4
 
 
 class TrainingProgress(Callback):
@@ -48,9 +50,9 @@ class TrainingProgress(Callback):
             f"loss {info.loss:.4f}  {info.examples_per_second:,.0f} examples/s  "
             f"input wait {info.wait_share:.0%}  {info.memory_bytes / 2**20:,.0f} MiB"
         )
-        if info.workers:
-            rates = ", ".join(f"{rate:,.0f}" for rate in info.workers.values())
-            numbers = numbers.replace("input wait", "idle") + f"  workers {rates}"
+        if info.cluster is not None:
+            between = "\n" if self._bar is not None else "  "
+            numbers = f"{numbers.replace('input wait', 'workers idle')}{between}{_load(info.cluster)}"
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
@@ -81,3 +83,20 @@ class TrainingProgress(Callback):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _load(load: ClusterLoad) -> str:
+    """Who does how much: `splits 3/19  workers 5,100, 4,900 examples/s  servers 0.3 CPUs  12.5 MiB moved`."""
+    parts = [f"splits {load.splits}/{load.of_splits}"]
+    if load.workers:
+        parts.append(f"workers {_each(load.workers.values(), ',.0f')} examples/s")
+    if load.servers:
+        parts.append(f"servers {_each(load.servers.values(), '.1f')} CPUs")
+    return "  ".join([*parts, f"{load.bytes_moved / 2**20:,.1f} MiB moved"])
+
+
+def _each(values: Collection[float], form: str) -> str:
+    """All of a few numbers, the range of many."""
+    if len(values) <= _SHOWN_PROCESSES:
+        return ", ".join(format(value, form) for value in values)
+    return f"{min(values):{form}} to {max(values):{form}}"

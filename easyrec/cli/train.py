@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,8 +55,11 @@ def train(
 
     console = messages()
 
+    def plain(text: str) -> None:
+        console.print(text, markup=False)
+
     def tell(text: str) -> None:
-        console.print(text if text.startswith((" ", "[")) or "," in text else f"{text} ...", markup=False)
+        plain(f"{text} ..." if re.fullmatch(r"[a-z -]+", text) else text)  # what takes a while
 
     choice = choose(loaded.training, cluster)
     if (
@@ -63,13 +67,14 @@ def train(
         and choice.cluster.task.job in (WORKER, PS)
         and choice.cluster.roles(PS)
     ):
-        serve(choice.cluster, lambda text: console.print(text, markup=False))
+        serve(choice.cluster, plain)
         return
     if isinstance(choice.cluster, Cluster) and choice.cluster.task.job == EVALUATOR:
         from easyrec.fitting import evaluate_beside
         from easyrec.run import RunFolder
 
-        evaluate_beside(RunFolder(run or Path(loaded.output) / loaded.name), tell=tell)
+        folder = RunFolder(run or Path(loaded.output) / loaded.name)
+        evaluate_beside(folder, tell=plain, patience=loaded.training.cluster.start_timeout)
         return
     if plan:
         from easyrec.fitting import plan as plan_training
@@ -92,8 +97,9 @@ def train(
     finally:
         progress.close()
     if trained.result.reason == "interrupted":
+        where = f"in {trained.folder.checkpoints}" if choice.chief else "where the chief writes"
         note(
-            f"interrupted at step {trained.result.steps}; the checkpoint is in {trained.folder.checkpoints}. "
+            f"interrupted at step {trained.result.steps}; the checkpoint is {where}. "
             "Go on with the same command and --resume"
         )
         raise typer.Exit(INTERRUPTED)

@@ -166,6 +166,8 @@ class ClusterConfig(StrictModel):
 
     start_timeout: float = Field(120.0, gt=0)
     """Seconds until every role must have appeared."""
+    mode: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """Workers update the weights as they come, or all together: one update from a batch of each worker."""
     split_timeout: float | None = Field(None, gt=0)
     """Seconds after which a split is taken to hang; ten times the usual, a minute at least, unless given."""
     staleness: int | None = Field(None, ge=1)
@@ -175,6 +177,16 @@ class ClusterConfig(StrictModel):
     transfer: Literal["float32", "bfloat16"] = "float32"
     """Type of rows and their gradients on the way between workers and servers; `bfloat16` moves half the bytes."""
 
+    @model_validator(mode="after")
+    def _only_asynchronous_work_runs_ahead(self) -> ClusterConfig:
+        for name in ("staleness", "fetch_ahead"):
+            if self.mode == "synchronous" and getattr(self, name):
+                raise ValueError(
+                    f"`{name}` is about work that runs ahead; with `mode: synchronous` nothing does, so give one of "
+                    "the two"
+                )
+        return self
+
 
 class TrainingConfig(StrictModel):
     """How the model is trained."""
@@ -183,6 +195,8 @@ class TrainingConfig(StrictModel):
     """Examples in a step."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """What the dense part computes with; weights, losses and tables stay float32. `float16` scales the loss."""
+    synchronized_batch_norm: bool = False
+    """With `mirrored` and `multi_worker`: batch normalisation over the rows of all replicas instead of each one's."""
     accumulate: int = Field(1, ge=1)
     """Parts that a batch is computed in, one after the other, so that activations take less memory."""
     epochs: int = Field(1, ge=1)

@@ -141,7 +141,6 @@ class EmbeddingCollection(tf.Module):
         learning_rate: tf.Tensor,
         *,
         clip_norm: float | None = None,
-        penalised: bool = False,
     ) -> None:
         """Updates the rows that a batch used.
 
@@ -152,14 +151,13 @@ class EmbeddingCollection(tf.Module):
             gradients: Gradient of the loss, the l2 penalty left out, in each of `rows`.
             learning_rate: Scalar, the schedule's factor included.
             clip_norm: Largest norm of a row's gradient.
-            penalised: Whether the gradients hold that of the l2 penalty already.
         """
         for group in self.groups:
             ids = lookup[f"unique/{group.name}"]
             for kind, _ in self.kinds(group):
                 key = f"{kind}/{group.name}"
                 gradient = gradients[key]
-                if self.l2 and not penalised:
+                if self.l2:
                     gradient += 2 * self.l2 * rows[key]
                 if clip_norm is not None:
                     gradient = clip_rows(gradient, clip_norm)

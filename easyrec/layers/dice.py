@@ -8,6 +8,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from easyrec.layers.normalization import BatchNormalization
+
 
 @keras.saving.register_keras_serializable(package="easyrec")
 class Dice(keras.layers.Layer):
@@ -33,7 +35,7 @@ class Dice(keras.layers.Layer):
         self.epsilon = epsilon
         self.momentum = momentum
         self.supports_masking = True
-        self.normalization = keras.layers.BatchNormalization(
+        self.normalization = BatchNormalization(
             epsilon=epsilon, momentum=momentum, center=False, scale=False, name="normalization"
         )
 

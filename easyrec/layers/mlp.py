@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from easyrec.layers.activation import activation_layer
 from easyrec.layers.dropout import Dropout
+from easyrec.layers.normalization import BatchNormalization
 
 
 @keras.saving.register_keras_serializable(package="easyrec")
@@ -66,7 +67,7 @@ class MLP(keras.layers.Layer):
             shape = (*shape[:-1], units)
             rest: list[keras.layers.Layer] = []
             if self.batch_norm:
-                rest.append(keras.layers.BatchNormalization(name=f"norm_{index}"))
+                rest.append(BatchNormalization(name=f"norm_{index}"))
             rest.append(activation_layer(self.activation, rank=len(shape)))
             if self.dropout:
                 rest.append(Dropout(self.dropout, name=f"dropout_{index}"))

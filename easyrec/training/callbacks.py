@@ -7,6 +7,25 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
+class ClusterLoad:
+    """Who does how much on a cluster.
+
+    Attributes:
+        splits: Splits of the epoch that are done.
+        of_splits: Splits of an epoch.
+        workers: Examples per second of work of each worker.
+        servers: CPUs that each parameter server keeps busy.
+        bytes_moved: Between workers and servers, since training began or was resumed.
+    """
+
+    splits: int
+    of_splits: int
+    workers: dict[str, float]
+    servers: dict[str, float]
+    bytes_moved: int
+
+
+@dataclass(frozen=True)
 class StepInfo:
     """A step that has been done.
 
@@ -20,7 +39,7 @@ class StepInfo:
         wait_share: Share of that time spent waiting for input, 0 to 1.
         memory_bytes: Resident memory of the process.
         loss: What was minimised, averaged over the steps since the last log line.
-        workers: On a cluster, examples per second of work of each worker; else None.
+        cluster: Who does how much, on a cluster; else None.
     """
 
     step: int
@@ -32,7 +51,7 @@ class StepInfo:
     wait_share: float
     memory_bytes: int
     loss: float
-    workers: dict[str, float] | None = None
+    cluster: ClusterLoad | None = None
 
 
 class Callback:

@@ -92,7 +92,11 @@ class TrainingPlan:
 
     def lines(self) -> list[str]:
         """The plan in words."""
-        place = f"{self.servers} servers, {self.workers} workers" if self.servers else "one machine"
+        place = (
+            f"{_count(self.servers, 'server')}, {_count(self.workers, 'worker')}"
+            if self.servers
+            else "one machine"
+        )
         lines = [
             f"{self.parameters:,} parameters on {place}: {self.dense:,} dense, the rest in tables "
             f"({_size(self.table_bytes)} with the optimizer's slots)"
@@ -150,12 +154,15 @@ def plan_training(
         rows = {output.table: outputs[output.feature].rows for output in members}
         widths = [dim for _, dim in collection.kinds(group)]
         groups.append((_long(group, rows), widths))
-        for name, number in rows.items():
+        for table in groups[-1][0].tables:
             values = sum(widths)
             stored = tf.as_dtype(config.embedding.storage).size
-            size = number * sum(stored * dim + _WORD * optimizer.slot_values(dim) for dim in widths)
-            shares = tuple(len(range(shard, number, count)) for shard in range(count))
-            tables.append(TableShare(name, number, values, size, shares))
+            size = table.rows * sum(stored * dim + _WORD * optimizer.slot_values(dim) for dim in widths)
+            # The rows of the fused table go to the servers in turn; this table begins somewhere in it.
+            shares = tuple(
+                len(range((shard - table.offset) % count, table.rows, count)) for shard in range(count)
+            )
+            tables.append(TableShare(table.name, table.rows, values, size, shares))
     dense = sum(int(np.prod(variable.shape)) for variable in network.variables)
     for group, widths in groups:
         unique = host_lookup((group,), sample.as_dict())[f"unique/{group.name}"].numpy()
@@ -187,3 +194,7 @@ def _size(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

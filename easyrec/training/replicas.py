@@ -9,6 +9,7 @@ ids and gradients travel, tables do not. A step of R replicas equals one of a ba
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,24 @@ import tensorflow as tf
 from easyrec.config.training import TrainingConfig
 from easyrec.embedding.collection import EmbeddingCollection
 from easyrec.embedding.lookup import Lookup
+from easyrec.errors import TrainingError
 from easyrec.features.batch import EncodedBatch
+from easyrec.layers.normalization import synchronized_batch_norm
+from easyrec.training.cluster.roles import ClusterError, Role
 from easyrec.training.prefetch import BatchStream, PreparedBatch, prepare
 from easyrec.training.report import TrainingResult
 from easyrec.training.schedules import schedule_factor
 from easyrec.training.step import Tensors, TrainableNetwork, TrainStep, batch_rows, ragged_keys
 from easyrec.training.trainer import Trainer
+
+_LOSSES = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+_TROUBLE = re.compile(r"connect|[Uu]navailable|reset|timed? ?out|aborted", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class Replicas:
         first: Number of this process's first.
         local: How many are in this process.
         chief: Whether this process writes checkpoints.
+        roles: The processes, in the order of their replicas.
     """
 
     strategy: Any
@@ -44,6 +58,7 @@ class Replicas:
     first: int = 0
     local: int = 1
     chief: bool = True
+    roles: Sequence[Role] = ()
 
 
 @dataclass(frozen=True)
@@ -166,7 +181,10 @@ class ReplicaStep(TrainStep):
         losses, gradients, state, rows = tf.nest.map_structure(
             lambda value: strategy.experimental_local_results(value)[0], results
         )
-        self._update_rows(rows, factor)
+        penalty = update_shared_rows(self, rows, factor)
+        if penalty is not None:
+            losses["embedding_l2"] = penalty
+            losses["loss"] += penalty
         self.apply(self.clipped(gradients), state, factor)
         return losses
 
@@ -182,15 +200,14 @@ class ReplicaStep(TrainStep):
             activations = embeddings.expand(rows, lookup)
         ragged = ragged_keys(batch)
         fixed = {key: value for key, value in batch.items() if key not in ragged}
-        losses, upstream, gradients, after = dense(activations, fixed, weights, state)
+        if self.config.synchronized_batch_norm:
+            # Not as a function of its own, compiled or not: replicas cannot meet inside of one.
+            with synchronized_batch_norm(partial(_sum_over_replicas, context, share)):
+                losses, upstream, gradients, after = self.gradients(activations, fixed, weights, state)
+        else:
+            losses, upstream, gradients, after = dense(activations, fixed, weights, state)
         targets = {key: activations[key] for key in upstream}
         row_gradients = tape.gradient(targets, rows, output_gradients=upstream)
-        if embeddings.l2:
-            losses["embedding_l2"] = embeddings.penalty(rows)
-            losses["loss"] += losses["embedding_l2"]
-            row_gradients = {
-                key: value + 2 * embeddings.l2 * rows[key] for key, value in row_gradients.items()
-            }
         # A batch without rows has a mean loss that is no number; it has no share.
         some = share > 0
         whole = {name: tf.where(some, value * share, 0.0) for name, value in losses.items()}
@@ -209,27 +226,59 @@ class ReplicaStep(TrainStep):
         total = context.all_reduce(tf.distribute.ReduceOp.SUM, [whole, reduced])
         return total[0], total[1], kept, gathered
 
-    def _update_rows(self, gathered: Tensors, factor: tf.Tensor) -> None:
-        """Rows that several replicas used have their gradients added up, and are updated once."""
-        embeddings = self.network.embeddings
-        lookup, rows, gradients = {}, {}, {}
-        for group in embeddings.groups:
-            unique = f"unique/{group.name}"
-            ids, inverse = tf.unique(gathered[unique])
-            lookup[unique] = ids
-            for kind, _ in embeddings.kinds(group):
-                key = f"{kind}/{group.name}"
-                gradients[key] = tf.math.unsorted_segment_sum(gathered[key], inverse, tf.size(ids))
-                rows[key] = embeddings.tables[key].gather(ids)
-        embeddings.apply_gradients(
-            self.row_optimizer,
-            lookup,
-            rows,
-            gradients,
-            factor * self.config.optimizer.embedding.learning_rate,
-            clip_norm=self.config.optimizer.clip_embedding_norm,
-            penalised=True,
-        )
+
+def update_shared_rows(step: TrainStep, gathered: Tensors, factor: tf.Tensor) -> tf.Tensor | None:
+    """Updates each row once, with the sum of the gradients that several batches have for it.
+
+    Args:
+        step: Whose rows and optimizer.
+        gathered: Of all batches, one after the other: `unique/<group>` their distinct ids, and by table key the
+            gradients of their rows, the l2 penalty left out.
+        factor: The schedule's factor.
+
+    Returns:
+        The l2 penalty on the rows used, or None where there is none.
+    """
+    embeddings = step.network.embeddings
+    lookup, rows, gradients = {}, {}, {}
+    for group in embeddings.groups:
+        unique = f"unique/{group.name}"
+        ids, inverse = tf.unique(gathered[unique])
+        lookup[unique] = ids
+        for kind, _ in embeddings.kinds(group):
+            key = f"{kind}/{group.name}"
+            gradients[key] = tf.math.unsorted_segment_sum(gathered[key], inverse, tf.size(ids))
+            table = embeddings.tables[key]
+            # Servers read the rows themselves, so that only the penalty needs them here.
+            rows[key] = table.gather(ids) if embeddings.l2 or not table.remote else gradients[key]
+    penalty = embeddings.penalty(rows) if embeddings.l2 else None
+    embeddings.apply_gradients(
+        step.row_optimizer,
+        lookup,
+        rows,
+        gradients,
+        factor * step.config.optimizer.embedding.learning_rate,
+        clip_norm=step.config.optimizer.clip_embedding_norm,
+    )
+    return penalty
+
+
+def _sum_over_replicas(context: Any, share: tf.Tensor, values: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Sums over replicas, inside the loss of each.
+
+    What is wanted is the gradient of the losses' mean weighted by the shares, and each replica's gradient is multiplied
+    by its own share in the end. What comes back from another replica's loss therefore gets that one's share here.
+    """
+
+    @tf.custom_gradient
+    def total(*values: tf.Tensor) -> Any:
+        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
+            added = context.all_reduce(tf.distribute.ReduceOp.SUM, [one * share for one in upstream])
+            return [tf.math.divide_no_nan(one, share) for one in added]
+
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, list(values)), gradient
+
+    return list(total(*values))
 
 
 def _averaged(
@@ -267,7 +316,24 @@ class ReplicaTrainer(Trainer):
 
     def fit(self, stream: BatchStream, *, resume: bool = False) -> TrainingResult:
         """Trains to the end, or to a signal; `stream` gives the same batches in every process."""
-        return super().fit(ReplicaStream(stream, self._replicas), resume=resume)
+        try:
+            return super().fit(ReplicaStream(stream, self._replicas), resume=resume)
+        except _LOSSES as error:
+            if not self._replicas.roles:
+                raise  # on one machine nobody can be lost
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> TrainingError:
+        """Names the process that TensorFlow complains of."""
+        found = re.search(r"/job:(\w+)/replica:0/task:(\d+)", str(error))
+        named = [role for role in self._replicas.roles if found and role.short == f"{found[1]}:{found[2]}"]
+        reason = next(
+            (line for line in str(error).splitlines() if _TROUBLE.search(line)), type(error).__name__
+        )
+        return ClusterError(
+            f"{named[0] if named else 'a process'} was lost after step {self.progress.step} ({reason.strip()[:200]}). "
+            "Processes in step end together; start all of them again with --resume, to go on from the last checkpoint"
+        )
 
     def _make_step(self, network: TrainableNetwork, config: TrainingConfig) -> TrainStep:
         return ReplicaStep(network, config, self._replicas, lambda: self._asked is not None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
 from easyrec.config.training import TrainingConfig
 from easyrec.errors import ConfigError, TrainingError, nearest
+from easyrec.training.cluster.meeting import check_versions, in_step, meet
 from easyrec.training.cluster.roles import (
     CHIEF,
     PS,
@@ -17,6 +18,7 @@ from easyrec.training.cluster.roles import (
     WORKER,
     Cluster,
     ClusterError,
+    ClusterUsageError,
     LocalCluster,
     parse_local,
     parse_tf_config,
@@ -30,15 +32,17 @@ class Choice:
 
     Attributes:
         strategy: `local`, `mirrored`, `multi_worker` or `parameter_server`.
-        why: In words.
+        why: In words, to follow `training`.
         cluster: The cluster, or None on one machine.
         devices: What `mirrored` trains on.
+        start_timeout: Seconds until every process must have appeared.
     """
 
     strategy: str
     why: str
     cluster: Cluster | LocalCluster | None = None
     devices: tuple[str, ...] = ()
+    start_timeout: float = 120.0
 
     @property
     def chief(self) -> bool:
@@ -60,29 +64,48 @@ def choose(config: TrainingConfig, cluster: str | None = None) -> Choice:
         ClusterError: The cluster is described wrongly.
         ConfigError: The strategy does not fit the cluster, or a device is not there.
     """
+    choice = _choose(config, cluster)
+    if config.synchronized_batch_norm and choice.strategy == "parameter_server":
+        raise ConfigError(
+            "training.synchronized_batch_norm: on parameter servers workers see no other worker's rows; use "
+            "`training.strategy: mirrored` or `multi_worker`, or leave it out"
+        )
+    return replace(choice, start_timeout=config.cluster.start_timeout)
+
+
+def _choose(config: TrainingConfig, cluster: str | None) -> Choice:
     asked: str = config.strategy
-    devices = check_devices(config.devices)
+    described = parse_tf_config(os.environ.get(VARIABLE)) if cluster is None else None
+    # On parameter servers it is the workers that compute; the machines of other roles need no such device.
+    computes = described is None or not described.roles(PS) or described.task.job == WORKER
+    devices = check_devices(config.devices) if computes else ()
     if cluster is not None:
         found = parse_local(cluster)
         if asked not in ("auto", "parameter_server"):
             raise ConfigError(
                 f"training.strategy: {asked!r} does not train on --cluster {cluster}; use 'auto'"
             )
-        return Choice("parameter_server", f"parameter servers, because of --cluster {cluster}", found)
-    described = parse_tf_config(os.environ.get(VARIABLE))
+        return Choice("parameter_server", f"with parameter servers: --cluster {cluster}", found)
     if asked == "auto":
         asked, why = _automatic(described, devices)
     else:
         why = f"`training.strategy: {asked}`"
     if asked == "local":
-        return Choice("local", f"on this machine, because of {why}")
+        return Choice("local", f"on this machine: {why}")
     if asked == "mirrored":
         if len(devices) < 2:
             raise ConfigError(
                 f"training.strategy: mirrored needs two or more devices, here are {', '.join(devices) or 'none'}. "
                 "Name them in `training.devices`, or use 'local'"
             )
-        return Choice("mirrored", f"on {', '.join(devices)}, because of {why}", None, devices)
+        return Choice("mirrored", f"on {', '.join(devices)}: {why}", None, devices)
+    described = _described(asked, described)
+    kind = "parameter servers" if asked == "parameter_server" else "workers in step"
+    return Choice(asked, f"with {kind}: {why} ({VARIABLE}: {_counted(described)})", described)
+
+
+def _described(asked: str, described: Cluster | None) -> Cluster:
+    """The cluster, if it is one for the strategy asked for."""
     if described is None:
         example = (
             "--cluster local:workers=2,ps=2" if asked == "parameter_server" else "a `worker` for each process"
@@ -90,14 +113,30 @@ def choose(config: TrainingConfig, cluster: str | None = None) -> Choice:
         raise ClusterError(
             f"training.strategy: {asked} needs a cluster, but {VARIABLE} is not set; give {example}"
         )
-    if asked == "parameter_server" and not described.roles(PS):
-        raise ClusterError(f"training.strategy: parameter_server needs a ps, but {VARIABLE} names none")
-    if asked == "multi_worker" and described.roles(PS):
+    if asked == "parameter_server":
+        for job in (CHIEF, WORKER, PS):
+            if not described.roles(job):
+                raise ClusterUsageError(
+                    f"parameter servers need a chief, a worker and a ps, but {VARIABLE} names no {job} "
+                    f"({_counted(described)})"
+                )
+    elif described.roles(PS):
         raise ClusterError(
             f"training.strategy: multi_worker has no ps, but {VARIABLE} names {_counted(described)}"
         )
-    kind = "parameter servers" if asked == "parameter_server" else "workers in step"
-    return Choice(asked, f"{kind}, because of {why} ({VARIABLE}: {_counted(described)})", described)
+    return described
+
+
+def check_chief(cluster: Cluster) -> None:
+    """Whether this process is the chief of a cluster with parameter servers, who alone trains.
+
+    Raises:
+        ClusterUsageError: It is another role.
+    """
+    if cluster.task.job != CHIEF:
+        raise ClusterUsageError(
+            f"this process is {cluster.task} ({VARIABLE}), which serves the chief; start it with `easyrec train CONFIG`"
+        )
 
 
 def _automatic(described: Cluster | None, devices: Sequence[str]) -> tuple[str, str]:
@@ -108,7 +147,7 @@ def _automatic(described: Cluster | None, devices: Sequence[str]) -> tuple[str, 
         return "multi_worker", f"several workers and no ps in {VARIABLE}"
     if len(devices) > 1:
         return "mirrored", f"{len(devices)} devices"
-    return "local", "no cluster described and no second GPU"
+    return "local", f"{VARIABLE} describes no cluster, {devices[0] if devices else 'no GPU is here'}"
 
 
 def check_devices(named: Sequence[str]) -> tuple[str, ...]:
@@ -144,12 +183,14 @@ def start_replicas(choice: Choice) -> Replicas | None:
 
     Raises:
         TrainingError: TensorFlow has computed something already.
+        ClusterError: A process does not appear or runs other versions, or this one's port is taken.
     """
     if choice.strategy == "mirrored":
         names = [f"/{device}" for device in choice.devices]
         return Replicas(tf.distribute.MirroredStrategy(names), len(names), 0, len(names))
     if choice.strategy != "multi_worker" or not isinstance(choice.cluster, Cluster):
         return None
+    meet(choice.cluster, choice.start_timeout)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
@@ -157,11 +198,12 @@ def start_replicas(choice: Choice) -> Replicas | None:
             "training.strategy: multi_worker must be set up before TensorFlow computes anything in this process; call "
             "`easyrec.train` first"
         ) from error
+    check_versions(strategy, choice.cluster)
     count = strategy.num_replicas_in_sync
     task = choice.cluster.task
     local = count // max(1, len(choice.cluster.roles(WORKER)) + len(choice.cluster.roles(CHIEF)))
     number = task.index + (len(choice.cluster.roles(CHIEF)) if task.job == WORKER else 0)
-    return Replicas(strategy, count, number * local, local, choice.chief)
+    return Replicas(strategy, count, number * local, local, choice.chief, in_step(choice.cluster))
 
 
 def _counted(cluster: Cluster) -> str:

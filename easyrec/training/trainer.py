@@ -12,7 +12,7 @@ from typing import Any
 from easyrec.config.training import TrainingConfig
 from easyrec.errors import CheckpointError, TrainingError
 from easyrec.features.outputs import FeatureSchema
-from easyrec.training.callbacks import Callback, StepInfo
+from easyrec.training.callbacks import Callback, ClusterLoad, StepInfo
 from easyrec.training.checkpoints import Checkpoint, CheckpointStore, Progress, restore
 from easyrec.training.diagnosis import Suspects
 from easyrec.training.interrupts import GracefulInterrupt
@@ -277,8 +277,8 @@ class Trainer:
         """More for a line of the log."""
         return {}
 
-    def _worker_rates(self) -> dict[str, float] | None:
-        """Examples per second of each worker of a cluster."""
+    def _cluster_load(self) -> ClusterLoad | None:
+        """Who does how much, on a cluster."""
         return None
 
     def _tell(self, speed: tuple[float, float]) -> None:
@@ -290,7 +290,7 @@ class Trainer:
                 "on_step",
                 StepInfo(
                     progress.step, self.total_steps, progress.epoch, self.config.epochs, progress.examples,
-                    *speed, self._meter.memory_bytes, loss, self._worker_rates(),
+                    *speed, self._meter.memory_bytes, loss, self._cluster_load(),
                 ),
             )  # fmt: skip
 

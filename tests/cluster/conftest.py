@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from easyrec.preparation import Prepared, prepare
 from easyrec.training.callbacks import Callback
+from easyrec.training.checkpoints import CheckpointStore
+from easyrec.training.cluster.roles import free_ports
 from tests.integration.tiny import films, pipeline
 
 TWO = "local:workers=2,ps=2"
@@ -34,15 +40,17 @@ def make(data) -> Callable[..., Prepared]:
         shuffle: bool = True,
         on_error: str = "fail",
         like: Path | None = None,
+        l2: float = 0.0,
         **training: Any,
     ) -> Prepared:
         config = pipeline(data, like or output)
+        config["embedding"] |= {"l2": l2}
         config["data"] |= {"shuffle": shuffle, "on_error": on_error}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {
             "epochs": 2,
             "shards": {"split_batches": 2},
-            "cluster": {"start_timeout": 60},
+            "cluster": {"start_timeout": 120},
             **training,
         }
         return prepare(config, run=output / "films", resume=resume)
@@ -63,6 +71,69 @@ class At(Callback):
 
     def on_note(self, text):
         self.notes.append(text)
+
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "from easyrec.cli.main import main; main()"
+
+
+def tf_config(cluster: dict[str, list[str]], job: str, index: int = 0) -> str:
+    """The value of `TF_CONFIG` for one role."""
+    return json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+
+
+def local_roles(*jobs: str, host: str = "127.0.0.1") -> dict[str, list[str]]:
+    """Addresses by job, one for each time that a job is named."""
+    cluster: dict[str, list[str]] = {}
+    for job, port in zip(jobs, free_ports(len(jobs)), strict=True):
+        cluster.setdefault(job, []).append(f"{host}:{port}")
+    return cluster
+
+
+class Roles(ExitStack):
+    """Processes that run `easyrec train` with a `TF_CONFIG` each; those that are left at the end are killed."""
+
+    def start(
+        self,
+        file: Path,
+        cluster: dict[str, list[str]],
+        job: str,
+        *arguments: str,
+        index: int = 0,
+        program: str = COMMAND,
+        prefix: tuple[str, ...] = (),
+        **options: Any,
+    ) -> subprocess.Popen:
+        """Starts a role.
+
+        Args:
+            file: The configuration.
+            cluster: Addresses by job.
+            job: Of the role.
+            *arguments: More for the command.
+            index: Of the role.
+            program: Python that runs the command.
+            prefix: A command that runs it.
+            **options: Of the process.
+        """
+        process = self.enter_context(
+            subprocess.Popen(
+                [*prefix, sys.executable, "-c", program, "train", str(file), *arguments],
+                env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": tf_config(cluster, job, index)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                **options,
+            )
+        )
+        self.callback(process.kill)
+        return process
+
+
+@pytest.fixture
+def roles():
+    with Roles() as made:
+        yield made
 
 
 def processes() -> dict[str, psutil.Process]:
@@ -90,3 +161,15 @@ def log(prepared: Prepared, event: str) -> list[dict[str, Any]]:
 def checkpoint(prepared: Prepared) -> dict[str, Any]:
     last = max((prepared.run.checkpoints).glob("step-*"))
     return json.loads((last / "manifest.json").read_text())
+
+
+def weights(prepared: Prepared) -> dict[str, np.ndarray]:
+    """All arrays of the latest checkpoint, optimizer slots included."""
+    last = CheckpointStore(prepared.run.checkpoints).latest()
+    return {name: np.array(last.array(name)) for name in last.names}
+
+
+def assert_close(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> None:
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_allclose(left[name], right[name], rtol=2e-3, atol=2e-5, err_msg=name)

@@ -9,7 +9,7 @@ import pytest
 from easyrec.fitting import fit
 from tests.cluster.conftest import TWO, At, kill, log, processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 EPOCHS = 6
 
 
@@ -21,7 +21,7 @@ class Troubled:
             folder,
             epochs=EPOCHS,
             checkpoints={"every_steps": 10},
-            cluster={"split_timeout": 12, "start_timeout": 60},
+            cluster={"split_timeout": 12, "start_timeout": 120},
         )
         steps = 38  # of an epoch: 2400 rows in batches of 64
         self.pids: dict[str, int] = {}
@@ -35,6 +35,7 @@ class Troubled:
             (lambda info: info.step >= steps + 3, lambda: kill("worker:1", signal.SIGSTOP)),
             (lambda info: info.step >= 2 * steps + 13, lambda: kill("ps:0")),
             (lambda info: info.step >= 4 * steps + 3, lambda: kill("coordinator")),
+            (lambda info: info.step >= 5 * steps + 3, lambda: kill("ps:1", signal.SIGSTOP)),
         )
         self.lines: list[str] = []
         self.result = fit(self.prepared, cluster=TWO, callbacks=[self.watch], tell=self.lines.append)
@@ -71,12 +72,24 @@ def test_a_worker_that_hangs_is_ended(troubled):
     assert any("worker 1" in line and "does nothing" in line for line in troubled.lines)
 
 
-def test_a_killed_server_costs_no_more_than_what_came_after_the_last_checkpoint(troubled):
-    server, coordinator = log(troubled.prepared, "lost")
-    assert server["step"] - server["from_step"] <= 10 + 3 * 2  # the interval, and the splits under way
-    assert coordinator["step"] - coordinator["from_step"] <= 10 + 3 * 2
-    assert len(troubled.watch.notes) >= 2
+def test_a_lost_server_costs_no_more_than_what_came_after_the_last_checkpoint(troubled):
+    lost = log(troubled.prepared, "lost")
+    server, coordinator, hanging = lost
+    assert "ps 0 does not answer" in server["why"]
+    assert "the coordinator was killed by SIGKILL" in coordinator["why"]
+    assert "ps 1" in hanging["why"]
+    assert "has not answered for 12 seconds" in hanging["why"]
+    for line in lost:
+        assert line["step"] - line["from_step"] <= 10 + 3 * 2  # the interval, and the splits under way
+        assert line["steps_again"] == line["step"] - line["from_step"]
+    assert len(troubled.watch.notes) >= len(lost)
     assert "goes on from the checkpoint of step" in troubled.watch.notes[0]
+
+
+def test_evaluations_are_reported_once(troubled):
+    steps = [one["step"] for one in troubled.result.evaluations]
+    assert steps == sorted(set(steps))
+    assert len(steps) == EPOCHS
 
 
 def test_the_model_is_as_good_as_one_trained_in_peace(troubled, make, tmp_path):

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 
-from easyrec.training.cluster.roles import free_ports
+from tests.cluster.conftest import local_roles
 from tests.integration.tiny import pipeline
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
-ROOT = Path(__file__).parents[2]
-
-
-def role(stack: ExitStack, file: Path, cluster: dict, job: str, *more: str) -> subprocess.Popen:
-    task = {"cluster": cluster, "task": {"type": job, "index": 0}}
-    process = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-c", "from easyrec.cli.main import main; main()", "train", str(file), *more],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": json.dumps(task)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    )
-    stack.callback(process.kill)
-    return process
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def logged(run: Path, event: str) -> list[dict]:
@@ -42,7 +22,7 @@ def logged(run: Path, event: str) -> list[dict]:
     return [line for line in map(json.loads, lines) if line["event"] == event]
 
 
-def test_the_same_command_everywhere_and_a_chief_that_is_killed_goes_on(data, tmp_path):
+def test_the_same_command_everywhere_and_a_chief_that_is_killed_goes_on(data, roles, tmp_path):
     config = pipeline(data, tmp_path)
     config["evaluation"] |= {"ranking": False}
     config["training"] |= {
@@ -53,26 +33,27 @@ def test_the_same_command_everywhere_and_a_chief_that_is_killed_goes_on(data, tm
     file = tmp_path / "films.yaml"
     file.write_text(yaml.safe_dump(config))
     run = tmp_path / "films"
-    ports = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
-    with ExitStack() as stack:
-        servers = [role(stack, file, cluster, job) for job in ("worker", "ps")]
-        chief = role(stack, file, cluster, "chief")
-        deadline = time.monotonic() + 120
-        while len(logged(run, "checkpoint")) < 3:
-            assert chief.poll() is None, chief.stdout.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        chief.send_signal(signal.SIGKILL)
-        chief.wait()
+    cluster = local_roles("chief", "worker", "ps")
+    evaluator = roles.start(file, cluster, "evaluator")
+    servers = [roles.start(file, cluster, job) for job in ("worker", "ps")]
+    chief = roles.start(file, cluster, "chief")
+    deadline = time.monotonic() + 240
+    while len(logged(run, "checkpoint")) < 3:
+        assert chief.poll() is None, chief.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    chief.send_signal(signal.SIGKILL)
+    chief.wait()
 
-        again = role(stack, file, cluster, "chief", "--resume")
-        out, _ = again.communicate(timeout=180)
-        assert again.returncode == 0, out
-        assert all(server.poll() is None for server in servers)
-        for server in servers:
-            server.send_signal(signal.SIGTERM)
-        assert [server.wait(20) for server in servers] == [0, 0]
+    again = roles.start(file, cluster, "chief", "--resume")
+    out, _ = again.communicate(timeout=240)
+    assert again.returncode == 0, out
+    assert all(server.poll() is None for server in servers)
+    for server in servers:
+        server.send_signal(signal.SIGTERM)
+    assert [server.wait(60) for server in servers] == [0, 0]
+    said, _ = evaluator.communicate(timeout=240)
+    assert evaluator.returncode == 0, said
 
     epochs = logged(run, "epoch")
     assert [line["epoch"] for line in epochs] == [0, 1, 2, 3]
@@ -81,3 +62,8 @@ def test_the_same_command_everywhere_and_a_chief_that_is_killed_goes_on(data, tm
     assert summary["training"]["examples"] == 4 * 2400
     assert summary["metrics"]["liked/auc"] > 0.7
     assert (run / "bundle" / "manifest.json").is_file()
+    beside = [json.loads(line) for line in (run / "evaluator.jsonl").read_text().splitlines()]
+    last = logged(run, "evaluation")[-1]
+    assert beside[-1]["step"] == last["step"]
+    assert beside[-1]["liked/auc"] == pytest.approx(last["liked/auc"], abs=1e-6)
+    assert f"step {last['step']}" in said

@@ -5,29 +5,28 @@ from __future__ import annotations
 import shutil
 import signal
 
-import numpy as np
+import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
+from easyrec import workflow
+from easyrec.export.bundle import Bundle
 from easyrec.fitting import fit
+from easyrec.preparation import open_prepared
 from easyrec.training.checkpoints import CheckpointStore
-from tests.cluster.conftest import At, log
+from tests.cluster.conftest import At, assert_close, log, weights
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 OPTIONS = {
     "jit_compile": True,
-    "optimizer": {"embedding": "lazy_adam", "schedule": {"type": "cosine", "warmup_steps": 5}},
+    "accumulate": 2,
+    "optimizer": {
+        "embedding": "lazy_adam",
+        "schedule": {"type": "cosine", "warmup_steps": 5},
+        "clip_norm": 0.5,
+        "clip_embedding_norm": 0.01,
+    },
 }
-
-
-def weights(prepared) -> dict[str, np.ndarray]:
-    last = CheckpointStore(prepared.run.checkpoints).latest()
-    return {name: np.array(last.array(name)) for name in last.names}
-
-
-def assert_close(left, right) -> None:
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_allclose(left[name], right[name], rtol=2e-3, atol=2e-5, err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +56,34 @@ def test_ctrl_c_leaves_a_checkpoint_that_names_the_splits_done(interrupted):
     assert progress.batches == 2 * len(progress.splits)
 
 
-def test_resumed_on_three_servers_it_ends_like_the_run_on_one_machine(interrupted, alone, make, tmp_path):
+@pytest.mark.parametrize("servers", [1, 3])
+def test_resumed_on_other_servers_it_ends_like_the_run_on_one_machine(
+    servers, interrupted, alone, make, tmp_path
+):
     shutil.copytree(interrupted / "films", tmp_path / "films")
     prepared = make(tmp_path, resume=True, shuffle=False, like=interrupted, **OPTIONS)
-    result = fit(prepared, cluster="local:workers=1,ps=3", resume=True)
+    result = fit(prepared, cluster=f"local:workers=1,ps={servers}", resume=True)
     assert (result.reason, result.steps, result.examples) == ("completed", 76, 4800)
     assert log(prepared, "epoch")[-1]["splits"] == 19
     assert_close(weights(prepared), weights(alone))
+
+
+def test_what_is_exported_after_it_is_what_one_machine_exports_from_the_same_weights(
+    interrupted, make, tmp_path
+):
+    shutil.copytree(interrupted / "films", tmp_path / "films")
+    before = make(tmp_path, resume=True, shuffle=False, like=interrupted, **OPTIONS)
+    after = workflow.train(before.config, run=tmp_path / "films", resume=True, cluster="local:workers=1,ps=2")
+    assert after.result.reason == "completed"
+    shutil.move(after.folder.bundle, tmp_path / "after")
+    prepared = open_prepared(after.folder)
+    workflow.restore_best(prepared)
+    workflow.export(prepared)
+    theirs, own = Bundle.load(tmp_path / "after"), Bundle.load(after.folder.bundle)
+    rows = pd.concat([chunk.to_pandas() for chunk in prepared.data.eval.chunks()], ignore_index=True)
+    assert_frame_equal(theirs.predict(rows), own.predict(rows))
+    user = int(rows["user_id"].iloc[0])
+    assert_frame_equal(theirs.recommend(user, 5), own.recommend(user, 5))
 
 
 def test_resumed_on_one_machine_it_ends_like_the_run_on_one_machine(interrupted, alone, make, tmp_path):

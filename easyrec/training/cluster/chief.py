@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from easyrec.errors import EasyRecError, TrainingError
-from easyrec.training.callbacks import Callback, StepInfo
+from easyrec.startup import worth_showing
+from easyrec.training.callbacks import Callback, ClusterLoad, StepInfo
 from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.cluster.coordinate import EVENTS, LOST, error_of
 from easyrec.training.cluster.processes import LocalProcesses, end, forward, how_it_ended, start
@@ -143,31 +144,31 @@ class _Chief:
         self._step = 0
         self._result: dict[str, Any] | None = None
         self._lost: str | None = None
+        self._evaluations: list[dict[str, Any]] = []
 
     def train(self, resume: bool, interrupt: GracefulInterrupt) -> TrainingResult:
         """Runs coordinators until one of them is done."""
-        evaluations: list[dict[str, Any]] = []
         losses, saved = 0, self._saved_step()
         while True:
             code = self._coordinate(resume, interrupt)
             if self._result is not None:
                 names = {one.name for one in fields(TrainingResult)}
                 result = {name: value for name, value in self._result.items() if name in names}
-                result["evaluations"] = evaluations + result["evaluations"]
-                return TrainingResult(**result)
+                return TrainingResult(**{**result, "evaluations": self._evaluations})
             now = self._saved_step()
             losses, saved = (losses + 1 if now == saved else 1), now
-            if losses > _LOSSES_IN_A_ROW:
+            # An exception that nobody foresaw is raised again and again; what is lost may come back.
+            if losses > (_LOSSES_IN_A_ROW if code == LOST or code < 0 else 1):
                 raise TrainingError(
                     f"training was lost {losses} times without a checkpoint in between, last: {self._lost or code}. "
                     f"The logs are in {self._job.run / 'cluster'}"
                 )
             self._report_loss(now, code)
+            self._evaluations = [one for one in self._evaluations if one["step"] <= now]
             resume = True
             if self._processes is not None:
                 self._processes.check()
-                self._processes.end_workers()
-                time.sleep(2 * _POLL_SECONDS)
+                self._processes.begin_anew()
             wait_for(
                 self._cluster.servers,
                 self._start_timeout,
@@ -191,7 +192,8 @@ class _Chief:
         for callback in self._callbacks:
             callback.on_note(text)
         with (self._job.run / "log.jsonl").open("a", encoding="utf-8") as log:
-            line = {"event": "lost", "step": self._step, "time": time.time(), "from_step": saved, "why": why}
+            line = {"event": "lost", "step": self._step, "time": time.time(), "from_step": saved}
+            line |= {"steps_again": gone, "why": why}
             log.write(json.dumps(line) + "\n")
 
     def _coordinate(self, resume: bool, interrupt: GracefulInterrupt) -> int:
@@ -246,7 +248,7 @@ class _Chief:
             case "evaluate":
                 _send(process, self._measure(message))
             case "hanging":
-                self._hanging(message["splits"])
+                self._hanging(message["splits"], message["silent"])
             case "lost":
                 self._lost = message["message"]
             case "result":
@@ -256,10 +258,13 @@ class _Chief:
 
     def _call(self, method: str, arguments: list[Any]) -> None:
         if method == "on_step":
-            info = StepInfo(**arguments[0])
+            load = ClusterLoad(**arguments[0].pop("cluster"))
+            info = StepInfo(**arguments[0], cluster=load)
             self._step, arguments = info.step, [info]
         elif method == "on_checkpoint":
             arguments = [arguments[0], Path(arguments[1])]
+        elif method == "on_evaluation":
+            self._evaluations.append({"step": arguments[0], "metrics": arguments[1]})
         elif method == "on_note":
             self._tell(arguments[0])
         for callback in self._callbacks:
@@ -275,15 +280,19 @@ class _Chief:
         except EasyRecError as error:
             return {"failed": str(error)}
 
-    def _hanging(self, splits: Sequence[str]) -> None:
+    def _hanging(self, splits: Sequence[str], silent: Sequence[str]) -> None:
         self._tell(f"no answer for a long time on {', '.join(splits)}")
+        for role in silent:
+            self._tell(
+                f"{role} does not answer; its split goes to another worker, and it joins when it answers again"
+            )
         if self._processes is not None:
-            for role in self._processes.end_stuck():
-                self._tell(f"{role} does nothing; it is ended, and its split goes to another worker")
+            for stuck in self._processes.end_stuck():
+                self._tell(f"{stuck} does nothing; it is ended, and its split goes to another worker")
 
 
 def _last_words(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in worth_showing(log.read_text(errors="replace").splitlines()) if line.strip()]
     return lines[-1][:300] if lines else "without a word"
 
 

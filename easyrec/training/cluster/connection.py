@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import tensorflow as tf
 
+from easyrec.data.prepared.shards import MANIFEST, ShardSet, join
 from easyrec.training.cluster.load import Stat, parse_stat
+from easyrec.training.cluster.meeting import SAME
 from easyrec.training.cluster.roles import (
     CHIEF,
     PS,
     VARIABLE,
+    WORKER,
     Cluster,
     ClusterError,
     Role,
     check_port,
+    host_and_port,
+    serves,
     wait_for,
 )
 from easyrec.training.cluster.server import description_path
@@ -28,8 +36,6 @@ from easyrec.training.cluster.split_function import worker_stat
 from easyrec.versions import versions
 
 _WATCH_SECONDS = 5.0
-# Results depend on these; another version of the rest is no reason to refuse.
-_SAME = ("easyrec", "tensorflow", "keras")
 
 
 @dataclass(frozen=True)
@@ -46,30 +52,55 @@ class Connection:
     strategy: Any
     coordinator: Any
 
-    def watch_servers(self, tell: Callable[[dict[str, Any]], None]) -> None:
-        """Asks the parameter servers every few seconds how busy they are, on a thread of its own."""
-        asks = {role: _asks(role) for role in self.cluster.roles(PS)}
 
-        def watch() -> None:
-            before: dict[str, tuple[float, Stat]] = {}
-            while True:
-                loads = {}
-                for role, ask in asks.items():
-                    try:
-                        stat = parse_stat(ask().numpy())
-                    except tf.errors.OpError:
-                        return  # lost; the trainer notices
-                    now = time.monotonic()
-                    then, earlier = before.get(role.short, (now - _WATCH_SECONDS, stat))
-                    loads[role.short] = {
-                        "cpus": round((stat.cpu_seconds - earlier.cpu_seconds) / max(now - then, 1e-3), 3),
-                        "memory_mib": stat.memory_bytes / 2**20,
-                    }
-                    before[role.short] = now, stat
-                tell(loads)
-                time.sleep(_WATCH_SECONDS)
+class ServerWatch:
+    """Asks the parameter servers every few seconds how busy they are, on threads of its own.
 
-        threading.Thread(target=watch, name="easyrec-servers", daemon=True).start()
+    Args:
+        cluster: Whose servers.
+        limit: Seconds after which a server that owes an answer is taken to hang.
+        on_silent: Called with it, from one of the threads. One that has ended the trainer notices.
+
+    Attributes:
+        loads: By server, CPUs in use and memory in MiB.
+    """
+
+    def __init__(self, cluster: Cluster, limit: float, on_silent: Callable[[Role], None]) -> None:
+        self.loads: dict[str, dict[str, float]] = {}
+        self._asking: tuple[Role, float] | None = None
+        self._asks = {role: _asks(role) for role in cluster.roles(PS)}
+        for target, arguments in ((self._watch, ()), (self._count, (limit, on_silent))):
+            threading.Thread(target=target, args=arguments, name="easyrec-servers", daemon=True).start()
+
+    def _count(self, limit: float, on_silent: Callable[[Role], None]) -> None:
+        while True:
+            asking = self._asking
+            if asking is not None and time.monotonic() - asking[1] > limit:
+                on_silent(asking[0])
+                return
+            time.sleep(limit / 10)
+
+    def _watch(self) -> None:
+        before: dict[Role, tuple[float, Stat]] = {}
+        while True:
+            loads = {}
+            for role, ask in self._asks.items():
+                self._asking = role, time.monotonic()
+                try:
+                    stat = parse_stat(ask().numpy())
+                except tf.errors.OpError:
+                    self._asking = None
+                    return  # lost; the trainer notices
+                self._asking = None
+                now = time.monotonic()
+                then, earlier = before.get(role, (now - _WATCH_SECONDS, stat))
+                loads[role.short] = {
+                    "cpus": round((stat.cpu_seconds - earlier.cpu_seconds) / max(now - then, 1e-3), 3),
+                    "memory_mib": stat.memory_bytes / 2**20,
+                }
+                before[role] = now, stat
+            self.loads = loads
+            time.sleep(_WATCH_SECONDS)
 
 
 def _asks(role: Role) -> Any:
@@ -96,11 +127,6 @@ def connect(cluster: Cluster, timeout: float, warn: Callable[[str], None]) -> Co
     Raises:
         ClusterError: A role is missing or runs another version; it is named.
     """
-    for job in ("worker", PS):
-        if not cluster.roles(job):
-            raise ClusterError(
-                f"{VARIABLE} names no {job}; a parameter-server cluster has at least one worker and one ps"
-            )
     chief = Role(CHIEF, 0, cluster.task.address)
     if chief.address:
         check_port(chief)
@@ -130,9 +156,58 @@ def _check_versions(cluster: Cluster, warn: Callable[[str], None]) -> None:
             except tf.errors.NotFoundError:
                 warn(f"{role} does not say which versions it runs; it was not started by this program")
                 continue
-        different = [f"{name} {theirs.get(name)}" for name in _SAME if theirs.get(name) != own[name]]
+        different = [f"{name} {theirs.get(name)}" for name in SAME if theirs.get(name) != own[name]]
         if different:
-            here = ", ".join(f"{name} {own[name]}" for name in _SAME)
+            here = ", ".join(f"{name} {own[name]}" for name in SAME)
             raise ClusterError(
                 f"{role} runs {', '.join(different)}, the chief runs {here}; install the same versions everywhere"
+            )
+
+
+def cut_off(cluster: Cluster, timeout: float = 5.0) -> list[Role]:
+    """Ends the connections to workers that do not answer, so that TensorFlow takes them to be lost.
+
+    A worker that hangs, or whose network is cut, breaks no connection for a quarter of an hour, and what the
+    coordinator wants to tell it holds up what it has to tell the others. Its split goes to another worker, and it
+    joins again when it answers.
+
+    Args:
+        cluster: Whose workers.
+        timeout: Seconds to wait for an answer.
+
+    Returns:
+        The workers that do not answer.
+    """
+    silent = [role for role in cluster.roles(WORKER) if not serves(role, timeout)]
+    places = {
+        (found[4][0], found[4][1]) for role in silent for found in socket.getaddrinfo(*host_and_port(role))
+    }
+    for connection in psutil.Process().net_connections("tcp"):
+        if (
+            connection.status != psutil.CONN_LISTEN
+            and (connection.raddr.ip.removeprefix("::ffff:"), connection.raddr.port) in places
+        ):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as ours:
+                ours.shutdown(socket.SHUT_RDWR)
+    return silent
+
+
+def check_shards(cluster: Cluster, shards: ShardSet) -> None:
+    """Whether every worker sees the shards that the chief has.
+
+    Raises:
+        ClusterError: One sees none there, or others; it is named.
+    """
+    path = join(shards.folder, MANIFEST)
+    hint = "All machines must reach the same folder under the same path; it is `training.shards.path`"
+    for role in cluster.roles(WORKER):
+        with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
+            try:
+                theirs = json.loads(tf.io.read_file(path).numpy()).get("fingerprint")
+            except (tf.errors.OpError, ValueError) as error:
+                reason = (getattr(error, "message", None) or str(error)).splitlines()[0]
+                raise ClusterError(f"{role} cannot read the shards at {path}: {reason}. {hint}") from error
+        if theirs != shards.fingerprint:
+            raise ClusterError(
+                f"{role} has other shards at {path} than the chief ({theirs} there, {shards.fingerprint} here). {hint}"
             )

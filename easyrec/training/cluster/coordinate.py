@@ -32,10 +32,11 @@ from easyrec.models.build import network_of
 from easyrec.run import RunFolder
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore, Progress
-from easyrec.training.cluster.connection import Connection, connect
+from easyrec.training.cluster.connection import Connection, ServerWatch, check_shards, connect, cut_off
 from easyrec.training.cluster.errors import ServerLostError, lost
 from easyrec.training.cluster.prediction import SplitPredictor
-from easyrec.training.cluster.roles import VARIABLE, ClusterError, parse_tf_config
+from easyrec.training.cluster.roles import VARIABLE, ClusterError, Role, parse_tf_config
+from easyrec.training.cluster.rounds import SynchronousTrainer
 from easyrec.training.cluster.server import end_with_parent
 from easyrec.training.cluster.trainer import ClusterTrainer
 from easyrec.training.state import network_state
@@ -44,6 +45,7 @@ from easyrec.training.warm_start import warm_start
 EVENTS = "EASYREC_EVENTS_FD"
 LOST = 75
 """Exit code after a parameter server has been lost (EX_TEMPFAIL of sysexits.h: try again)."""
+_LONGEST_SILENCE = 60.0
 _KINDS: dict[str, type[EasyRecError]] = {
     kind.__name__: kind for kind in (ClusterError, TrainingError, DataError, CheckpointError, EasyRecError)
 }
@@ -117,6 +119,13 @@ def main() -> int:
         except EasyRecError as error:
             parent.send("error", kind=type(error).__name__, message=str(error))
             return error.exit_code
+        except OSError as error:
+            told = (
+                f"{error.filename or job['run']}: cannot be written or read: {error.strerror or error}. Checkpoints "
+                "that are there are whole; make room or give permission, and go on with --resume"
+            )
+            parent.send("error", kind=TrainingError.__name__, message=told)
+            return TrainingError.exit_code
     return 0
 
 
@@ -136,19 +145,15 @@ def _train(job: Mapping[str, Any], parent: _Parent) -> dict[str, Any]:
     connection = connect(
         cluster, config.training.cluster.start_timeout, warn=lambda text: parent.on_note(text)
     )
+    check_shards(cluster, shards)
     with connection.strategy.scope():
         network = network_of(config, encoder, job["label_moments"], shards=len(cluster.roles("ps")))
         if job["warm_start"] and not (job["resume"] and CheckpointStore(run.checkpoints).all()):
             warm_start(network, encoder, str(config.training.warm_start))
         trainer = _trainer(job, parent, config, run, shards, connection, network)
     parent.trainer = trainer
-    connection.watch_servers(lambda loads: trainer.note_servers(loads))
     result = trainer.fit(shards, resume=job["resume"])  # type: ignore[arg-type]
-    return {
-        **asdict(replace(result, evaluations=[])),
-        "evaluations": result.evaluations,
-        "skipped": trainer.skipped,
-    }
+    return asdict(replace(result, evaluations=[]))  # the chief has them
 
 
 def _trainer(
@@ -160,11 +165,23 @@ def _trainer(
     connection: Connection,
     network: Any,
 ) -> ClusterTrainer:
+    def on_hang(files: list[str]) -> None:
+        silent = cut_off(connection.cluster)
+        parent.send("hanging", splits=files, silent=[str(role) for role in silent])
+
+    silence = config.training.cluster.split_timeout or _LONGEST_SILENCE
+
+    def on_silent(role: Role) -> None:
+        parent.send("lost", message=f"{role} has not answered for {silence:.0f} seconds")
+        os._exit(LOST)  # whatever waits for that server would wait on
+
     predictor = None
     if job["eval_shards"] is not None:
         eval_shards = open_shards(job["eval_shards"])
         if eval_shards is not None:
-            predictor = SplitPredictor(connection, network, eval_shards)
+            predictor = SplitPredictor(
+                connection, network, eval_shards, config.training.cluster.split_timeout, on_hang
+            )
 
     def evaluate() -> dict[str, float]:
         folder = run.directory / "cluster" / "evaluation"
@@ -178,7 +195,8 @@ def _trainer(
             raise TrainingError(answer["failed"])
         return {name: float("nan") if value is None else value for name, value in answer["metrics"].items()}
 
-    trainer = ClusterTrainer(
+    kind = SynchronousTrainer if config.training.cluster.mode == "synchronous" else ClusterTrainer
+    trainer = kind(
         network,
         config.training,
         run.directory,
@@ -188,7 +206,8 @@ def _trainer(
         workers=len(connection.cluster.roles("worker")),
         shuffle=config.data.shuffle,
         skip_damaged=config.data.on_error == "skip",
-        on_hang=lambda files: parent.send("hanging", splits=files),
+        on_hang=on_hang,
+        watcher=ServerWatch(connection.cluster, silence, on_silent),
         evaluate=evaluate if job["evaluates"] else None,
         schema=None,
         callbacks=[parent],

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
+import tensorflow as tf
+
 from easyrec.errors import EasyRecError
+
+# What a shard that is damaged, cut off or gone makes of a function that reads it.
+_DAMAGE = (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.InvalidArgumentError)
 
 
 class ServerLostError(EasyRecError):
@@ -19,3 +24,9 @@ def lost(error: BaseException | None) -> ServerLostError:
     reason = next((line for line in lines if re.search(r"connect|[Uu]navailable|not found|reset", line)), "")
     what = (reason or (lines[0] if lines else type(error).__name__))[:200]
     return ServerLostError(f"{server[1]} {server[2]} does not answer ({what})" if server else what)
+
+
+def of_a_shard(error: BaseException | None) -> bool:
+    """Whether a function failed because of the shard it read, and not because somebody was lost."""
+    missing = isinstance(error, tf.errors.NotFoundError) and "No such file" in str(error)
+    return missing or isinstance(error, _DAMAGE)

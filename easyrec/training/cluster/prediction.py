@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from easyrec.data.prepared.shards import ShardSet
+from easyrec.errors import DataError, EasyRecError
 from easyrec.training.cluster.connection import Connection
-from easyrec.training.cluster.dispatch import Dispatcher, Task
-from easyrec.training.cluster.errors import lost
+from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
+from easyrec.training.cluster.errors import lost, of_a_shard
 
 
 def read_predictions(path: Path) -> Callable[[Any], dict[str, Any]]:
@@ -45,13 +46,28 @@ class SplitPredictor:
         connection: To the cluster.
         network: The network, with its weights on the servers.
         shards: The held-out rows, in the order of the files.
+        timeout: As for `Dispatcher`.
+        on_hang: Called with files of splits that seem to hang.
     """
 
-    def __init__(self, connection: Connection, network: Any, shards: ShardSet) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        network: Any,
+        shards: ShardSet,
+        timeout: float | None = None,
+        on_hang: Callable[[list[str]], None] = lambda files: None,
+    ) -> None:
+        self._on_hang = on_hang
         self._network = network
         self._shards = shards
         self._names: list[str] = []
+        self._place = 0
+        self._dispatcher = Dispatcher(
+            lambda arguments: connection.coordinator.schedule(self._function, args=arguments),
+            len(connection.cluster.roles("worker")) + 1,
+            timeout=timeout,
+        )
         self._function = tf.function(
             partial(self._predict),
             input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int32)],
@@ -87,30 +103,39 @@ class SplitPredictor:
         return path
 
     def _run(self, chosen: list[int]) -> dict[int, list[Any]]:
-        workers = len(self._connection.cluster.roles("worker"))
-        dispatcher = Dispatcher(
-            lambda arguments: self._connection.coordinator.schedule(self._function, args=arguments),
-            workers + 1,
-        )
+        dispatcher = self._dispatcher
         waiting = list(reversed(chosen))
         done: dict[int, list[Any]] = {}
         while waiting or dispatcher.running:
-            while waiting and dispatcher.may_submit(waiting[-1]):
+            while waiting and dispatcher.may_submit(self._place):
                 index = waiting.pop()
                 split = self._shards.splits[index]
                 arguments = (tf.constant(self._shards.path(split)), tf.constant(split.batches, tf.int32))
-                dispatcher.submit(Task(index, index, arguments))
+                dispatcher.submit(Task(self._place, index, arguments))
+                self._place += 1
             for outcome in dispatcher.collect(0.2):
                 if isinstance(outcome.error, tf.errors.CancelledError):
                     waiting.append(outcome.task.split)
                 elif outcome.values is None:
-                    raise lost(outcome.error) from outcome.error
+                    raise self._trouble(outcome) from outcome.error
                 else:
                     done[outcome.task.split] = [
                         np.asarray(outcome.values[f"task_{position}"]) for position in range(len(self._names))
                     ]
-            dispatcher.hanging()
+            hanging = dispatcher.hanging()
+            if hanging:
+                self._on_hang([self._shards.splits[task.split].file for task in hanging])
         return done
+
+    def _trouble(self, outcome: Outcome) -> EasyRecError:
+        if not of_a_shard(outcome.error):
+            return lost(outcome.error)
+        path = self._shards.path(self._shards.splits[outcome.task.split])
+        reason = (getattr(outcome.error, "message", None) or str(outcome.error)).splitlines()[0]
+        return DataError(
+            f"{path}: the shard of held-out rows is damaged or missing ({reason}). Delete the folder and go on with "
+            "--resume, which prepares it again; no row is left out of a measurement"
+        )
 
     def _predict(self, path: tf.Tensor, count: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Predictions of a split by the position of the task, [rows, ...]."""

@@ -17,7 +17,7 @@ from typing import IO
 import psutil
 
 from easyrec.startup import worth_showing
-from easyrec.training.cluster.roles import PS, VARIABLE, WORKER, Cluster, ClusterError, Role
+from easyrec.training.cluster.roles import PS, VARIABLE, WORKER, Cluster, ClusterError, Role, serves
 
 _POLL_SECONDS = 0.2
 _STARTS_IN_A_ROW = 5
@@ -57,14 +57,15 @@ def start(
 def forward(stream: IO[bytes], prefix: str, log: Path, tell: Tell | None) -> threading.Thread:
     """Copies the lines of a child into a log file and, behind a prefix, to whoever watches.
 
-    TensorFlow's records below an error go into the file alone.
+    TensorFlow's records below an error go into the file alone. Where the disk is full the file lacks lines; the child,
+    whose pipe must be emptied, does not notice.
     """
 
     def copy() -> None:
-        with log.open("ab") as file, stream:
+        with log.open("ab", buffering=0) as file, stream:
             for raw in iter(stream.readline, b""):
-                file.write(raw)
-                file.flush()
+                with contextlib.suppress(OSError):
+                    file.write(raw)
                 if tell is not None:
                     for line in worth_showing([raw.decode(errors="replace")]):
                         tell(f"{prefix} {line.rstrip()}")
@@ -171,12 +172,15 @@ class LocalProcesses:
             workers[role].kill()
         return stuck
 
-    def end_workers(self) -> None:
-        """Ends all workers; they are started again, and know nothing of what was before."""
+    def begin_anew(self) -> None:
+        """Ends all workers, which know too much of what was before, and servers that hang; they are started again."""
         with self._lock:
-            workers = [process for role, process in self._processes.items() if role.job == WORKER]
-        for process in workers:
+            found = dict(self._processes)
+        processes = [process for role, process in found.items() if role.job == WORKER or not serves(role)]
+        for process in processes:
             process.kill()
+        for process in processes:
+            process.wait()  # so that nobody takes its port for that of the one started next
 
     # On the watching thread.
 

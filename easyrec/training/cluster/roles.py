@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import re
 import socket
 import time
@@ -15,6 +17,9 @@ from easyrec.errors import TrainingError, nearest
 VARIABLE = "TF_CONFIG"
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 JOBS = (CHIEF, WORKER, PS, EVALUATOR)
+_PORTS = range(15_000, 32_768)  # below those of outgoing connections (net.ipv4.ip_local_port_range)
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_FRAME_HEADER, _SETTINGS = 9, 4
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s/]+):(?P<port>\d{1,5})")
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"], "ps": ["host2:2222"]}, '
@@ -108,6 +113,8 @@ def parse_tf_config(text: str | None) -> Cluster | None:
     if not isinstance(value, dict) or not isinstance(value.get("cluster"), dict):
         raise _wrong("needs an object with `cluster` and `task`")
     addresses = {job: _addresses(job, listed) for job, listed in value["cluster"].items()}
+    if len(addresses.get(CHIEF, ())) > 1:
+        raise _wrong(f"names {len(addresses[CHIEF])} chiefs; there is one")
     taken: dict[str, str] = {}
     for job, found in addresses.items():
         for index, address in enumerate(found):
@@ -185,7 +192,7 @@ def parse_local(text: str) -> LocalCluster:
         if name not in counts:
             raise ClusterUsageError(f"--cluster {text}: unknown {name!r}.{nearest(name, counts)} {example}")
         if not number.isdigit() or not 1 <= int(number) <= 64:
-            raise ClusterError(
+            raise ClusterUsageError(
                 f"--cluster {text}: {name} is a number from 1 to 64, got {number!r}; {example}"
             )
         counts[name] = int(number)
@@ -193,15 +200,19 @@ def parse_local(text: str) -> LocalCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on this machine that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports on this machine that nobody listens on now.
+
+    Not from the range that Linux gives to outgoing connections, one of which might take a port before its process does.
+    """
+    found: list[int] = []
+    # Not by the generator whose seed is the run's: runs at the same time would meet at the same ports.
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            break
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", port))
+            found.append(port)
+    return found
 
 
 def local_addresses(local: LocalCluster) -> Cluster:
@@ -237,6 +248,7 @@ def wait_for(
     timeout: float,
     alive: Callable[[], None] = lambda: None,
     poll: float = 0.1,
+    answers: Callable[[Role], bool] | None = None,
 ) -> None:
     """Waits until all roles can be called.
 
@@ -245,10 +257,12 @@ def wait_for(
         timeout: Seconds to wait for all of them.
         alive: Called while waiting; raises when waiting is hopeless.
         poll: Seconds between attempts.
+        answers: Whether a role is there; `serves` unless given.
 
     Raises:
         ClusterError: Some did not appear in time; they are named with their addresses.
     """
+    answers = answers or serves
     deadline = time.monotonic() + timeout
     missing = list(roles)
     while missing:
@@ -257,7 +271,7 @@ def wait_for(
             return
         alive()
         if time.monotonic() > deadline:
-            named = ", ".join(str(role) for role in missing)
+            named = ", ".join(_absent(role) for role in missing)
             raise ClusterError(
                 f"after {timeout:g} seconds there is no answer from {named}. Is the process running, with the same "
                 f"{VARIABLE} but its own task, and can this machine reach the address? The time is "
@@ -266,11 +280,49 @@ def wait_for(
         time.sleep(poll)
 
 
-def answers(role: Role, timeout: float = 1.0) -> bool:
+def _absent(role: Role) -> str:
+    """A role that is missing; somebody who listens in its place, and is no server or hangs, is mentioned."""
+    return (
+        f"{role} (somebody listens there and does not answer as a server would)"
+        if listens(role)
+        else str(role)
+    )
+
+
+def listens(role: Role, timeout: float = 2.0) -> bool:
     """Whether somebody listens at the address of a role."""
-    host, _, port = role.address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=timeout).close()
+        _call(role, timeout).close()
     except OSError:
         return False
     return True
+
+
+def serves(role: Role, timeout: float = 2.0) -> bool:
+    """Whether a gRPC server answers at the address of a role, and does not hang.
+
+    Such a server answers the first bytes of HTTP/2 with a frame of settings (RFC 9113, section 3.4). The system accepts
+    connections for a process that hangs, too.
+    """
+    try:
+        with _call(role, timeout) as connection:
+            connection.sendall(_PREFACE)
+            answer = b""
+            while len(answer) < _FRAME_HEADER:
+                more = connection.recv(_FRAME_HEADER - len(answer))
+                if not more:
+                    return False
+                answer += more
+    except OSError:
+        return False
+    return answer[3] == _SETTINGS
+
+
+def host_and_port(role: Role) -> tuple[str, int]:
+    """Both parts of a role's address."""
+    host, _, port = role.address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _call(role: Role, timeout: float) -> socket.socket:
+    return socket.create_connection(host_and_port(role), timeout=timeout)

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from easyrec.data.prepared.shards import ShardSet, damaged
+from easyrec.data.prepared.shards import ShardSet, Split, damaged
 from easyrec.errors import TrainingError
+from easyrec.training.callbacks import ClusterLoad
+from easyrec.training.cluster.connection import ServerWatch
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
-from easyrec.training.cluster.errors import lost
+from easyrec.training.cluster.errors import lost, of_a_shard
 from easyrec.training.cluster.load import WorkerLoads
 from easyrec.training.cluster.split_function import SplitFunction
+from easyrec.training.schedules import schedule_factor
 from easyrec.training.trainer import Trainer
 
 _POLL_SECONDS = 0.2
-# What a shard that is damaged, cut off or gone makes of a split.
-_DAMAGE = (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.InvalidArgumentError)
 
 
 class ClusterTrainer(Trainer):
@@ -31,12 +32,14 @@ class ClusterTrainer(Trainer):
 
     Args:
         *args: As for `Trainer`.
-        function: Trains one split on a worker.
         shards: The training data.
-        schedule: Hands a call of the function to the coordinator.
+        coordinator: TensorFlow's, which hands functions to workers.
+        strategy: In whose scope the network was made.
         workers: How many workers there are.
+        shuffle: Take splits, and batches in them, in random order.
         skip_damaged: Leave out damaged shards instead of ending the run.
         on_hang: Called with files of splits that seem to hang.
+        watcher: Knows how busy the servers are.
         **options: As for `Trainer`.
     """
 
@@ -50,34 +53,46 @@ class ClusterTrainer(Trainer):
         shuffle: bool = True,
         skip_damaged: bool = False,
         on_hang: Any = lambda files: None,
+        watcher: ServerWatch | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, rows=shards.rows, **options)
         if self.config.max_steps is None:
-            self.total_steps = self.config.epochs * shards.batches
+            self.total_steps = self._steps(shards, workers)
+            self._factor = schedule_factor(self.config.optimizer.schedule, self.total_steps)
         self.shards = shards
-        cluster = self.config.cluster
         for table in self.network.embeddings.tables.values():
-            table.transfer = tf.as_dtype(cluster.transfer)
-        self.function = SplitFunction(
-            strategy, self.step, shards.layout, shards.batch_size, cluster.fetch_ahead
-        )
+            table.transfer = tf.as_dtype(self.config.cluster.transfer)
         self.loads = WorkerLoads(workers)
-        self.skipped: list[str] = []
         self._left_out = 0
         self._workers = workers
         self._shuffle = shuffle
         self._skip_damaged = skip_damaged
         self._on_hang = on_hang
-        self._dispatcher = Dispatcher(
-            lambda arguments: coordinator.schedule(self.function.train, args=arguments),
-            capacity=workers + 1,
-            staleness=cluster.staleness,
-            timeout=cluster.split_timeout,
-        )
+        self._dispatcher = self._connect(coordinator, strategy)
         self._place = 0
-        self._servers: dict[str, Any] = {}
+        self._watcher = watcher
         self._asked_to_end: str | None = None
+
+    def _steps(self, shards: ShardSet, workers: int) -> int:
+        """Of the whole training, as far as is known."""
+        return self.config.epochs * shards.batches
+
+    def _connect(self, coordinator: Any, strategy: tf.distribute.Strategy) -> Dispatcher:
+        """What hands out work."""
+        self.function = SplitFunction(
+            strategy,
+            self.step,
+            self.shards.layout,
+            self.shards.batch_size,
+            self.config.cluster.fetch_ahead,
+        )
+        return Dispatcher(
+            lambda arguments: coordinator.schedule(self.function.train, args=arguments),
+            capacity=self._workers + 1,
+            staleness=self.config.cluster.staleness,
+            timeout=self.config.cluster.split_timeout,
+        )
 
     def interrupt(self, signal_name: str) -> None:
         """Asks training to end after the splits under way, with a checkpoint."""
@@ -95,11 +110,11 @@ class ClusterTrainer(Trainer):
         done = set(self.progress.splits)
         waiting = deque(index for index in order if index not in done)
         assigned = self.progress.step
-        due = False
+        due: set[str] = set()
         self._meter.resume()
         self.loads.resume()
         while waiting or self._dispatcher.running:
-            pausing = due or self._ending
+            pausing = bool(due) or self._ending
             while waiting and not pausing and self._dispatcher.may_submit(self._place):
                 task = self._task(waiting[0], assigned, epoch)
                 if task is None:
@@ -109,7 +124,7 @@ class ClusterTrainer(Trainer):
                 self._dispatcher.submit(task)
                 self._place += 1
             if not self._dispatcher.running:
-                reason, due = self._pause(due), False
+                reason, due = self._pause(due), set()
                 if reason is not None:
                     return reason
                 continue
@@ -118,16 +133,19 @@ class ClusterTrainer(Trainer):
                 again = self._take(outcome)
                 if again is not None:
                     waiting.appendleft(again)
-            due = due or self._is_due(before)
+            due |= self._fell_due(before)
             self._watch()
+        self._end_epoch()
+        return None
+
+    def _end_epoch(self) -> None:
         self._meter.pause()
         self._check_epoch()
-        self._call("on_epoch_end", epoch, self.progress.examples)
+        self._call("on_epoch_end", self.progress.epoch, self.progress.examples)
         metrics = self._measure()
         self._left_out = 0
-        self.progress = replace(self.progress, epoch=epoch + 1, batches=0, splits=[])
+        self.progress = replace(self.progress, epoch=self.progress.epoch + 1, batches=0, splits=[])
         self._save(metrics)
-        return None
 
     def _order(self, epoch: int) -> list[int]:
         seed = int(np.random.SeedSequence([self.config.seed, epoch]).generate_state(1)[0])
@@ -164,13 +182,7 @@ class ClusterTrainer(Trainer):
         whole = batches == split.batches
         rows = split.rows if whole else batches * self.shards.batch_size
         losses = dict(zip(self.function.names, np.asarray(outcome.values["losses"]).tolist(), strict=True))
-        if not math.isfinite(losses["loss"]):
-            raise TrainingError(
-                f"the loss is not a finite number in the split {self.shards.path(split)}, which began after step "
-                f"{self.progress.step}. Training has stopped; no checkpoint holds these weights. Try a lower "
-                "`training.optimizer.dense.learning_rate` and `training.optimizer.embedding.learning_rate`, "
-                "`training.optimizer.clip_norm: 1.0`, or warm-up steps"
-            )
+        self._check_loss(losses["loss"], split)
         self.progress = replace(
             self.progress,
             step=self.progress.step + batches,
@@ -179,67 +191,76 @@ class ClusterTrainer(Trainer):
             splits=[*self.progress.splits, outcome.task.split] if whole else self.progress.splits,
         )
         self._meter.tick(rows, self.loads.take(outcome, rows))
-        for name, value in losses.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-        self._summed += batches
-        self._after_split(batches)
+        self._after_steps(batches, losses)
         return None
 
+    def _check_loss(self, loss: float, split: Split) -> None:
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss is not a finite number in the split {self.shards.path(split)}, which began after step "
+                f"{self.progress.step}. Training has stopped; no checkpoint holds these weights. Try a lower "
+                "`training.optimizer.dense.learning_rate` and `training.optimizer.embedding.learning_rate`, "
+                "`training.optimizer.clip_norm: 1.0`, or warm-up steps"
+            )
+
     def _failed(self, outcome: Outcome) -> int | None:
-        """A split that failed: to be trained again, left out, or the end."""
+        """A split that failed: to be trained again, left out, or the end.
+
+        Raises:
+            ServerLostError: A parameter server is gone.
+            DataError: The shard is damaged.
+        """
         error, split = outcome.error, self.shards.splits[outcome.task.split]
         if isinstance(error, tf.errors.CancelledError):
             return outcome.task.split  # because another one failed
-        missing = isinstance(error, tf.errors.NotFoundError) and "No such file" in str(error)
-        if not (isinstance(error, _DAMAGE) or missing):
+        if not of_a_shard(error):
             raise lost(error) from error
         trouble = damaged(self.shards.path(split), error)
         if not self._skip_damaged:
             raise trouble from error
-        self.skipped.append(self.shards.path(split))
         self._left_out += 1
         self._write("skipped", {"split": split.file, "rows": split.rows})
         self._call("on_note", f"left out a damaged shard: {trouble}")
         self.progress = replace(self.progress, splits=[*self.progress.splits, outcome.task.split])
         return None
 
-    def _after_split(self, batches: int) -> None:
+    def _after_steps(self, steps: int, losses: dict[str, float]) -> None:
+        """Notes losses, summed over steps that are done."""
+        for name, value in losses.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._summed += steps
         if self._first is None:
             self._first = (self._meter.examples, self._meter.seconds, self._meter.wait_seconds)
             self._call("on_first_step", self.progress.examples)
         step, every = self.progress.step, self.config.log_every
-        if step // every > (step - batches) // every:
+        if step // every > (step - steps) // every:
             self._log_step()
         else:
             self._tell(self._meter.peek())
 
-    def _is_due(self, before: int) -> bool:
-        """Whether an evaluation or a checkpoint fell due between two steps."""
+    def _fell_due(self, before: int) -> set[str]:
+        """What fell due between two steps: `evaluation`, `checkpoint`, `end`."""
         config, step = self.config, self.progress.step
-        periods = (config.evaluate_every, config.checkpoints.every_steps)
-        return self._reached_max() or any(every and step // every > before // every for every in periods)
+        periods = {"evaluation": config.evaluate_every, "checkpoint": config.checkpoints.every_steps}
+        found = {name for name, every in periods.items() if every and step // every > before // every}
+        return found | {"end"} if self._reached_max() else found
 
-    def _pause(self, due: bool) -> str | None:
+    def _pause(self, due: set[str]) -> str | None:
         """With nothing under way: evaluates and saves what fell due; why training must end, or None."""
         self._meter.pause()
-        config, progress = self.config, self.progress
         if self._ending:
             self._save({})
             return "interrupted"
-        ended = self._reached_max()
-        reason = None
-        if due or ended:
-            evaluates = ended or (
-                config.evaluate_every is not None
-                and progress.step // config.evaluate_every
-                > max(self._evaluated_step, 0) // config.evaluate_every
-            )
+        evaluates = bool(due & {"evaluation", "end"})
+        if due:
             metrics = self._measure() if evaluates else {}
-            self._save(metrics)
-            reason = "max_steps" if ended else "early_stopping" if evaluates and self._stopping.stop else None
+            if due & {"checkpoint", "end"} or self._improved:
+                self._save(metrics)
         self._meter.resume()
         self.loads.resume()
-        return reason
+        if "end" in due:
+            return "max_steps"
+        return "early_stopping" if evaluates and self._stopping.stop else None
 
     def _watch(self) -> None:
         hanging = self._dispatcher.hanging()
@@ -275,14 +296,14 @@ class ClusterTrainer(Trainer):
         """Beside what every training logs: who did how much."""
         return {
             "workers": self.loads.report(),
-            "servers": self._servers,
+            "servers": {} if self._watcher is None else self._watcher.loads,
             "bytes_moved": self.loads.bytes_moved,
             "running": self._dispatcher.running,
         }
 
-    def _worker_rates(self) -> dict[str, float]:
-        return {name: worker["examples_per_second"] for name, worker in self.loads.report().items()}
-
-    def note_servers(self, loads: dict[str, Any]) -> None:
-        """Takes what the servers say of their load."""
-        self._servers = loads
+    def _cluster_load(self) -> ClusterLoad:
+        workers = {name: worker["examples_per_second"] for name, worker in self.loads.report().items()}
+        loads = {} if self._watcher is None else self._watcher.loads
+        servers = {name: server["cpus"] for name, server in loads.items()}
+        done, of = len(self.progress.splits), len(self.shards.splits)
+        return ClusterLoad(done, of, workers, servers, self.loads.bytes_moved)

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from rich.console import Console
 
 from easyrec.cli.main import run
 from easyrec.cli.progress import TrainingProgress
-from easyrec.training.callbacks import StepInfo
+from easyrec.training.callbacks import ClusterLoad, StepInfo
 
 
 def info(step: int, total: int | None = 100) -> StepInfo:
@@ -48,6 +49,27 @@ def test_a_bar_on_a_terminal(monkeypatch):
     assert "epoch 1/2" in text.getvalue()
     assert "50%" in text.getvalue()
     assert "loss 0.5123" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"), [([5100.4, 4900.0], "5,100, 4,900"), (range(4000, 4064), "4,000 to 4,063")]
+)
+def test_a_cluster_shows_who_does_how_much(workers, expected, monkeypatch):
+    load = ClusterLoad(
+        3, 19, {f"worker:{i}": rate for i, rate in enumerate(workers)}, {"ps:0": 0.34}, 25 * 2**19
+    )
+    monkeypatch.setattr("easyrec.cli.progress.time.monotonic", iter([0.0, 11.0, 11.0]).__next__)
+    text = io.StringIO()
+    progress = TrainingProgress(Console(file=text, width=400))
+    progress.on_train_start(100, 0)
+    progress.on_step(replace(info(1), cluster=load))
+    assert (
+        text.getvalue()
+        .strip()
+        .endswith(
+            f"workers idle 25%  300 MiB  splits 3/19  workers {expected} examples/s  servers 0.3 CPUs  12.5 MiB moved"
+        )
+    )
 
 
 def test_the_number_of_steps_may_be_unknown(monkeypatch):

@@ -6,6 +6,7 @@ import json
 import socket
 
 import pytest
+import tensorflow as tf
 
 from easyrec.config.training import TrainingConfig
 from easyrec.errors import ConfigError
@@ -15,12 +16,15 @@ from easyrec.training.cluster.roles import (
     Role,
     check_port,
     free_ports,
+    listens,
     local_addresses,
     parse_local,
     parse_tf_config,
+    serves,
     wait_for,
 )
 from easyrec.training.strategy import choose
+from easyrec.workflow import train
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
 
@@ -55,6 +59,7 @@ def test_no_description_is_no_cluster(text):
         (described(worker=["b:1"], ps=["b:1"]), "gives b:1 to both worker 0 and ps 0"),
         (described(master=["b:1"]), "Call it 'chief'"),
         (described(wrker=["b:1"]), "Did you mean 'worker'?"),
+        (described(chief=["a:1", "b:1"]), "names 2 chiefs; there is one"),
         (described({"type": "wroker", "index": 0}), "Did you mean 'worker'?"),
         (
             described({"type": "worker", "index": 2}),
@@ -90,8 +95,9 @@ def test_local_clusters():
     ],
 )
 def test_wrong_local_clusters(text, expected):
-    with pytest.raises(ClusterError, match=expected.replace("?", r"\?")):
+    with pytest.raises(ClusterError, match=expected.replace("?", r"\?")) as caught:
         parse_local(text)
+    assert caught.value.exit_code == 2
 
 
 def test_a_port_in_use_is_named_with_its_role():
@@ -112,6 +118,7 @@ def test_a_role_that_never_appears_is_named():
 def test_where_training_runs_is_decided_and_explained(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert choose(TrainingConfig()).strategy == "local"
+    assert choose(TrainingConfig()).why.startswith("on this machine: TF_CONFIG describes no cluster")
     chosen = choose(TrainingConfig(), "local:workers=2,ps=1")
     assert (chosen.strategy, chosen.cluster) == ("parameter_server", LocalCluster(2, 1))
     with pytest.raises(ConfigError, match="'local' does not train on --cluster"):
@@ -123,6 +130,9 @@ def test_where_training_runs_is_decided_and_explained(monkeypatch):
     assert chosen.strategy == "parameter_server"
     assert "1 chief, 2 worker, 1 ps" in chosen.why
     assert choose(TrainingConfig(strategy="local")).cluster is None
+    monkeypatch.setenv("TF_CONFIG", described(worker=["b:1", "c:1"], ps=["d:1"]))
+    with pytest.raises(ClusterError, match=r"need a chief.*names no chief \(2 worker, 1 ps\)"):
+        choose(TrainingConfig())
 
 
 def test_strategies_in_step(monkeypatch):
@@ -142,3 +152,54 @@ def test_strategies_in_step(monkeypatch):
         chosen = choose(TrainingConfig())
         assert (chosen.strategy, chosen.chief) == ("multi_worker", index == 0)
         assert "several workers and no ps" in chosen.why
+
+
+def test_devices_must_be_where_the_model_is_computed(monkeypatch):
+    config = TrainingConfig(devices=("gpu:7",))
+    for job in ("chief", "ps"):
+        monkeypatch.setenv("TF_CONFIG", described({"type": job, "index": 0}))
+        assert choose(config).strategy == "parameter_server"
+    monkeypatch.setenv("TF_CONFIG", described({"type": "worker", "index": 0}))
+    with pytest.raises(ConfigError, match=r"'gpu:7' is not on this machine"):
+        choose(config)
+    monkeypatch.delenv("TF_CONFIG")
+    with pytest.raises(ConfigError, match=r"'gpu:7' is not on this machine"):
+        choose(config, "local:workers=2")
+
+
+def test_a_worker_that_would_train_is_told_how_to_start(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", described())
+    config = {
+        "data": {"train": "none.parquet"},
+        "features": {"a": "id"},
+        "model": "deepfm",
+        "tasks": {"y": "binary"},
+    }
+    with pytest.raises(
+        ClusterError, match=r"this process is worker 1 at c:1.*start it with `easyrec train CONFIG`"
+    ):
+        train(config)
+
+
+def test_options_that_parameter_servers_do_not_have_are_refused_by_name(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    config = TrainingConfig(synchronized_batch_norm=True)
+    assert choose(config).strategy == "local"
+    with pytest.raises(ConfigError, match=r"training\.synchronized_batch_norm: on parameter servers"):
+        choose(config, "local")
+    for name, value in (("staleness", 2), ("fetch_ahead", True)):
+        with pytest.raises(ValueError, match=f"`{name}` is about work that runs ahead"):
+            TrainingConfig(cluster={"mode": "synchronous", name: value})
+
+
+def test_a_role_is_there_when_it_answers_as_a_grpc_server_does():
+    server = tf.distribute.Server.create_local_server()
+    there = Role("ps", 0, server.target.removeprefix("grpc://"))
+    assert serves(there)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        role = Role("ps", 0, f"127.0.0.1:{mute.getsockname()[1]}")
+        assert listens(role)
+        assert not serves(role, timeout=0.1)
+    assert not listens(role)
