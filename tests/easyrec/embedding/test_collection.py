@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from easyrec.config.training import EmbeddingOptimizerConfig
 from easyrec.embedding.collection import EmbeddingCollection
+from easyrec.embedding.lookup import _take
 from easyrec.embedding.optimizers import row_optimizer
 from easyrec.features.outputs import IdsOutput
 
@@ -183,3 +184,18 @@ def test_reset_gives_the_first_values_again(collection):
     collection.reset()
     np.testing.assert_array_equal(weights(collection, "embedding", "item"), fresh)
     assert not weights(collection, "linear", "item").any()
+
+
+@pytest.mark.parametrize("width", [1, 16, 40])
+@pytest.mark.parametrize("ids", [[], [3], [5, 2, 5, 5, 2, 0]])
+def test_gradients_of_rows_are_the_sums_over_their_places(ids, width):
+    unique, inverse = tf.unique(tf.constant(ids, tf.int32))
+    rows = tf.random.stateless_normal([int(unique.shape[0]), width], [1, 2])
+    upstream = tf.random.stateless_normal([len(ids), width], [3, 4])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        laid_out = _take(rows, inverse)
+    found = tape.gradient(laid_out, rows, output_gradients=upstream)
+    expected = np.zeros(rows.shape, np.float32)
+    np.add.at(expected, inverse.numpy(), upstream.numpy())
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,25 @@
+"""Rows fetched ahead, and rows and gradients in half the bytes: every split once, and about the same model."""
+
+import pytest
+
+from easyrec.fitting import fit
+from tests.cluster.conftest import TWO, log
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+def test_ahead_and_in_bfloat16_it_still_learns_from_every_split_once(make, tmp_path):
+    moved, measured = {}, {}
+    for name, cluster in {
+        "plain": {},
+        "short": {"fetch_ahead": True, "transfer": "bfloat16"},
+    }.items():
+        folder = tmp_path / name
+        prepared = make(folder, cluster={"start_timeout": 60, **cluster})
+        result = fit(prepared, cluster=TWO)
+        assert (result.reason, result.steps, result.examples) == ("completed", 76, 4800)
+        assert [line["splits"] for line in log(prepared, "epoch")] == [19, 19]
+        moved[name] = log(prepared, "train")[-1]["bytes_moved"] / log(prepared, "train")[-1]["step"]
+        measured[name] = log(prepared, "evaluation")[-1]["liked/auc"]
+    assert 0.45 < moved["short"] / moved["plain"] < 0.9
+    assert abs(measured["short"] - measured["plain"]) < 0.05
