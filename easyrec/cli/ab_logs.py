@@ -166,7 +166,7 @@ def aa(
         from evaluation.abtest.loading import load_experiments
 
         config = load_experiments(experiments)
-    from evaluation.abtest.analysis.history import simulate_null
+    from evaluation.abtest.analysis.null_splits import simulate_null
     from evaluation.abtest.analysis.planning_text import null_text
 
     with _past(config, experiment, events, rename, (engine, memory), since, until) as history:

@@ -116,6 +116,7 @@ def duckdb_connection(memory: str = "4GB", threads: int | None = None) -> Iterat
 
 
 _SIZE = re.compile(r"\s*([\d.]+)\s*([KMGT]?)(i?)B\s*", re.IGNORECASE)
+_LEAST = 200e6
 _OF_PYTHON = 300e6
 # What DuckDB takes beside what its limit counts grows with it.
 _MANAGED = 0.9
@@ -134,8 +135,11 @@ def size_in_bytes(size: str) -> float | None:
 def _shares(memory: str) -> tuple[str, int]:
     """DuckDB's part of the memory, and for how many threads it is enough."""
     whole, cores = size_in_bytes(memory), os.cpu_count() or 1
-    if whole is None:
-        return memory, cores  # DuckDB says what is wrong with it
+    if whole is None or whole < _LEAST:
+        raise ExperimentDataError(
+            f"The analysis cannot start with memory {memory!r}: a size is written like 4GB, and at least 200MB are "
+            "needed."
+        )
     own = max(_MANAGED * whole - _OF_PYTHON, whole / 2)
     return f"{int(own / 1e6)}MB", max(1, min(cores, int(own / _OF_A_THREAD)))
 

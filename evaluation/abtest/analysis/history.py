@@ -23,12 +23,10 @@ from evaluation.abtest.analysis.values import (
     snapshot,
 )
 from evaluation.abtest.errors import ExperimentDataError
-from evaluation.abtest.hashing import drawer
 from evaluation.abtest.schema import ExperimentConfig
 from evaluation.abtest.statistics.effects import compare
 from evaluation.abtest.statistics.moments import Moments
 from evaluation.abtest.statistics.power import Traffic, normal_count
-from evaluation.abtest.statistics.ratio_check import sample_ratio_p
 from evaluation.abtest.statistics.sequential import SpendingBounds
 from evaluation.arrays import FloatArray
 
@@ -202,6 +200,8 @@ def plan(history: History, one: ExperimentConfig, share: float, *, mde: float | 
             f"The experiment has {share:.0%} of the traffic; give it `percent` or `segments`."
         )
     analysis = one.analysis
+    if mde is not None and not 0 < mde < math.inf:
+        raise ExperimentDataError(f"The effect to see is a share above 0, such as 0.02 for 2%; got {mde:g}.")
     mde = mde if mde is not None else analysis.mde
     table = history.values.table
     by_day = {row["day"]: row["units"] for row in counts_by_variant(table, "day")}
@@ -210,11 +210,20 @@ def plan(history: History, one: ExperimentConfig, share: float, *, mde: float | 
     if analysis.method == "group_sequential":
         factor = inflation(analysis.alpha, analysis.power, analysis.spending)
     values = unit_values(history)
-    metrics = [
-        _planned(name, values[name], one, traffic, factor, mde, history.values.window_of(metric) or 0.0)
-        for name, metric in history.metrics.items()
-    ]
-    return Plan(metrics, traffic, share, factor, table.days, history.left_out)
+    metrics, left = [], list(history.left_out)
+    for name, metric in history.metrics.items():
+        window = history.values.window_of(metric) or 0.0
+        try:
+            metrics.append(_planned(name, values[name], one, traffic, factor, mde, window))
+        except ExperimentDataError:
+            if name in one.metrics.goals:
+                raise  # goals decide, so a plan without them would be one of another experiment
+            left.append(name)
+    if not metrics:
+        raise ExperimentDataError(
+            f"Past events tell too little of any metric to plan with ({', '.join(left)})."
+        )
+    return Plan(metrics, traffic, share, factor, table.days, left)
 
 
 def _planned(
@@ -279,7 +288,7 @@ def _planned(
 
 def history_has_spread(parts: FloatArray) -> bool:
     """Whether the covariate differs between units."""
-    return bool(np.ptp(parts[2]) > 0)
+    return parts.shape[1] > 0 and bool(np.ptp(parts[2]) > 0)
 
 
 def _arm_shares(one: ExperimentConfig) -> float:
@@ -295,101 +304,3 @@ def inflation(alpha: float, power: float, rho: float, looks: int = 14) -> float:
     """Factor on the size of a fixed test that keeps its power when someone looks every day."""
     bounds = SpendingBounds([(place + 1) / looks for place in range(looks)], rho)
     return bounds.drift(alpha, power) ** 2 / normal_count(1.0, alpha=alpha, power=power) * 2
-
-
-@dataclass(frozen=True)
-class NullMetric:
-    """How a metric behaved in splits without a difference.
-
-    Attributes:
-        name: Metric.
-        units: Units.
-        false_positives: Share of splits with p below alpha.
-        low: 95% interval of what that share would be if the test kept its word, lower end.
-        high: Upper end.
-        error_ratio: Standard deviation of the effects over splits against the mean standard error; 1 is right.
-    """
-
-    name: str
-    units: int
-    false_positives: float
-    low: float
-    high: float
-    error_ratio: float
-
-    @property
-    def sound(self) -> bool:
-        """Whether the false positives are what alpha promises."""
-        return self.low <= self.false_positives <= self.high
-
-
-@dataclass(frozen=True)
-class NullResult:
-    """Splits of past users without a difference.
-
-    Attributes:
-        runs: Number of splits.
-        alpha: Level.
-        metrics: One a metric.
-        ratio_alarms: Share of splits whose sample ratio raises the alarm.
-    """
-
-    runs: int
-    alpha: float
-    metrics: Sequence[NullMetric]
-    ratio_alarms: float
-
-
-def simulate_null(history: History, one: ExperimentConfig, *, runs: int = 1000, seed: int = 0) -> NullResult:
-    """A/A tests: split past units again and again and test what cannot be there.
-
-    Args:
-        history: Past logs.
-        one: The experiment: its weights, level and use of CUPED.
-        runs: Number of splits.
-        seed: Of the splits.
-
-    Raises:
-        ExperimentDataError: Too few units.
-    """
-    values = unit_values(history)
-    units = values.pop("unit")
-    if len(units) < 20 or runs < 1:
-        raise ExperimentDataError(f"A/A tests need at least 20 units and a run, got {len(units)} and {runs}.")
-    draw = drawer(f"aa {seed}")
-    hashes = np.fromiter((draw(str(unit)) for unit in units), dtype=np.uint64, count=len(units))
-    weights = [one.variants[one.control].weight or 1]
-    weights.append(next(v.weight for name, v in one.variants.items() if name != one.control) or 1)
-    share = weights[0] / sum(weights)
-    sides = [_mixed(hashes, run) < share for run in range(runs)]
-    alarms = [sample_ratio_p([int(side.sum()), int((~side).sum())], weights) < 0.001 for side in sides]
-    metrics = [_null(name, parts, sides, one.analysis.alpha) for name, parts in values.items()]
-    return NullResult(runs, one.analysis.alpha, metrics, float(np.mean(alarms)))
-
-
-def _mixed(hashes: Any, run: int) -> FloatArray:
-    """Uniform numbers in [0, 1): the hash of each unit mixed with the number of the run (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        mixed = hashes + np.uint64((run + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed = mixed ^ (mixed >> np.uint64(31))
-    numbers: FloatArray = (mixed >> np.uint64(11)).astype(np.float64) / 2**53
-    return numbers
-
-
-def _null(name: str, parts: FloatArray, sides: Sequence[Any], alpha: float) -> NullMetric:
-    known = np.isfinite(parts[0])
-    cuped = history_has_spread(parts[:, known])
-    p_values, effects, errors = [], [], []
-    for side in sides:
-        arms = [Moments.of_values(*parts[:, chosen & known]) for chosen in (side, ~side)]
-        absolute = compare(*arms, cuped=cuped).absolute
-        p_values.append(float(absolute.p_value()))
-        effects.append(float(absolute.estimate))
-        errors.append(float(absolute.se))
-    rate = float(np.mean(np.array(p_values) < alpha))
-    reach = 1.96 * math.sqrt(alpha * (1 - alpha) / len(sides))
-    mean_error = float(np.mean(errors))
-    ratio = float(np.std(effects)) / mean_error if mean_error > 0 else math.nan
-    return NullMetric(name, int(known.sum()), rate, max(alpha - reach, 0.0), alpha + reach, ratio)

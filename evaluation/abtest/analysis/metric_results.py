@@ -29,7 +29,8 @@ from evaluation.abtest.analysis.results import (
 )
 from evaluation.abtest.analysis.sums import AveragedMetric
 from evaluation.abtest.analysis.tables import DAY
-from evaluation.abtest.analysis.values import Values, moments, snapshot
+from evaluation.abtest.analysis.values import Values, measures_of, moments, snapshot
+from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.metrics import MetricConfig, ProportionMetric
 from evaluation.abtest.schema import AnalysisConfig
 from evaluation.abtest.statistics.bayes import posterior
@@ -39,6 +40,9 @@ from evaluation.abtest.statistics.multiplicity import benjamini_hochberg, holm
 from evaluation.abtest.statistics.quantiles import QuantileMoments, compare_quantiles
 
 MAX_LOOKS = 60
+_NO_VALUE = (
+    "no value: an arm has nothing to divide by; look whether the events that the metric counts are in the log"
+)
 MAX_AGE = 13
 MAX_SEGMENTS = 12
 
@@ -67,7 +71,18 @@ def moments_at_looks(
 ) -> list[tuple[int, dict[str, dict[str, Moments]]]]:
     """Moments by metric and variant at each look; the last look is the end of the data."""
     by_day = moments_by_day(values, metrics)
+    for name, days in by_day.items():
+        _refuse_infinite(name, metrics[name], days[-1])
     return [(day, {name: days[day] for name, days in by_day.items()}) for day in look_days(values.table.days)]
+
+
+def _refuse_infinite(name: str, metric: AveragedMetric, arms: Arms) -> None:
+    if all(np.isfinite(one.mean).all() for one in arms.values() if one.count > 0):
+        return
+    columns = sorted({one.sum or one.exposure or "" for one in measures_of(metric)} - {""})
+    raise ExperimentDataError(
+        f"The metric {name!r} adds up infinite values; look for them in the column {' or '.join(map(repr, columns))}."
+    )
 
 
 def cuped_of(metric: MetricConfig, arms: Arms, values: Values) -> str:
@@ -138,7 +153,9 @@ def averaged_result(
             note=f"as of {points[end].label}, when the planned size was reached; later looks are not tested",
         )
     if not float(final.absolute.se) > 0:
-        return replace(result, note="no variance: every unit has the same value, so nothing can be tested")
+        values_known = math.isfinite(result.control) and math.isfinite(result.value)
+        same = "no variance: every unit has the same value, so nothing can be tested"
+        return replace(result, note=same if values_known else _NO_VALUE)
     if isinstance(question.metric, ProportionMetric):
         result = _rare(result, first, second, judge)
     if question.role == "guardrail":

@@ -2,7 +2,8 @@
 
 import math
 
-from evaluation.abtest.analysis.history import NullResult, Plan
+from evaluation.abtest.analysis.history import Plan
+from evaluation.abtest.analysis.null_splits import NullResult
 from evaluation.abtest.analysis.wording import MISSING, metric_title, quantity, share
 from evaluation.abtest.schema import ExperimentConfig
 from evaluation.render import TextTable
@@ -71,5 +72,10 @@ def null_text(result: NullResult) -> str:
             f"{result.runs:,} splits without a difference, level {result.alpha:g}",
             TextTable(header, rows).to_text(),
             f"Sample-ratio alarms: {share(result.ratio_alarms, 2)} (0.1% expected).",
+            *(
+                [f"Left out, for too few users differ: {', '.join(result.left_out)}."]
+                if result.left_out
+                else []
+            ),
         ]
     )

@@ -35,6 +35,10 @@ def quantile_moments(table: UnitTable, metric: QuantileMetric) -> dict[str, Quan
     rows = table.rows.inner_join(owners, "unit")
     if name not in rows.columns:
         numeric(rows, name, "A quantile")
+    if not (rows[name].type().is_numeric() or rows[name].type().is_boolean()):
+        raise ExperimentDataError(
+            f"A quantile of {name!r} needs numbers, and the column holds {rows[name].type()}."
+        )
     known = rows.filter(rows[name].notnull())
     value = numeric(known, name, "A quantile")
     # Equal bins on the logarithm: the error is 0.05% of the value, however long the log is.

@@ -186,7 +186,10 @@ def seconds(table: Any, name: str) -> Any:
         return column.epoch_seconds().cast("float64") + column.microsecond().cast("float64") / 1e6
     if kind.is_numeric():
         value = column.cast("float64")
-        return ibis.ifelse(value > _MILLISECONDS, value / 1000, value)
+        known = ~(value.isnan() | value.isinf())
+        return ibis.ifelse(
+            known, ibis.ifelse(value > _MILLISECONDS, value / 1000, value), ibis.null("float64")
+        )
     raise ExperimentDataError(
         f"Column {name!r} must hold timestamps, or seconds or milliseconds since 1970; it holds {kind}."
     )

@@ -83,7 +83,7 @@ def unit_table(
     if until is not None:
         mine = mine.filter(mine["at"] < until)
     counts = _counts(mine, exposures, experiment, phase, "" if until is None else " before --until")
-    counted = mine.filter(~mine.forced & mine.unit.notnull() & (mine.unit != ""))
+    counted = mine.filter(~mine.forced & mine.unit.notnull() & (mine.unit != "") & mine["at"].notnull())
     if triggered:
         counted = counted.filter(counted.could_differ)
     if washout:
@@ -114,7 +114,8 @@ def unit_table(
     if not span["units"]:
         raise ExperimentDataError(
             f"No exposure of experiment {experiment!r}, phase {phase}, can be used: {counts['forced_rows']} rows were "
-            f"forced by allow lists and {counts['untriggered_rows']} could not differ between variants."
+            f"forced by allow lists, {counts['untriggered_rows']} could not differ between variants, "
+            f"{counts['rows_without_unit']} have no unit and {counts['rows_without_time']} no time."
         )
     counts |= {"units": int(span["units"]), "multi_variant_units": int(span["multi"])}
     origin = span["first"] // DAY * DAY
@@ -141,13 +142,15 @@ def _counts(mine: Any, exposures: Any, experiment: str, phase: int, when: str) -
             forced_rows=mine.forced.cast("int64").sum(),
             untriggered_rows=(~mine.could_differ & ~mine.forced).cast("int64").sum(),
             rows_without_unit=(mine.unit.isnull() | (mine.unit == "")).cast("int64").sum(),
+            rows_without_time=mine["at"].isnull().cast("int64").sum(),
         )
     )
     if not found["rows"]:
         seen = to_records(
             exposures.group_by("experiment", "phase").aggregate(rows=exposures.count()).limit(20)
         )
-        there = ", ".join(sorted(f"{one['experiment']} (phase {one['phase']})" for one in seen)) or "nothing"
+        names = (f"{one['experiment'] or 'rows without a name'} (phase {one['phase']})" for one in seen)
+        there = ", ".join(sorted(names)) or "nothing"
         raise ExperimentDataError(
             f"The exposure log has no row of experiment {experiment!r}, phase {phase}{when}. It holds: {there}."
         )

@@ -160,8 +160,9 @@ def left_out(result: ExperimentResult) -> str:
     counts = result.counts
     return (
         f"Of {counts['rows']:,} exposure rows, {counts['forced_rows']:,} were forced by allow lists, "
-        f"{counts['untriggered_rows']:,} could not differ between variants and {counts['rows_without_unit']:,} had no "
-        f"unit. {counts['multi_variant_units']:,} of {counts['units']:,} units saw several variants and are left out."
+        f"{counts['untriggered_rows']:,} could not differ between variants, {counts['rows_without_unit']:,} had no "
+        f"unit and {counts['rows_without_time']:,} no time. {counts['multi_variant_units']:,} of {counts['units']:,} "
+        "units saw several variants and are left out."
     )
 
 

@@ -128,6 +128,21 @@ def test_plan_and_aa(file, logs, capsys):
     assert "50 splits" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("mde", ["0", "-0.1", "nan"])
+def test_an_effect_that_is_none_is_not_planned_for(file, logs, capsys, mde):
+    assert run(["ab", "plan", str(file), "din", "--events", str(logs / "events"), "--mde", mde]) == 1
+    assert "a share above 0" in capsys.readouterr().err
+
+
+def test_metrics_that_the_past_does_not_tell_are_left_out_and_named(file, logs, capsys):
+    file.write_text(FILE.replace("goals: [ctr]", "goals: [ctr], secondary: [retention_d7]"), encoding="utf-8")
+    past = ["--events", str(logs / "events")]
+    assert run(["ab", "plan", str(file), "din", *past, "--mde", "0.1"]) == 0
+    assert "past events do not tell: retention_d7" in capsys.readouterr().out
+    assert run(["ab", "aa", str(file), "din", *past, "--runs", "20"]) == 0
+    assert "too few users differ: retention_d7" in capsys.readouterr().out
+
+
 def test_exposures(logs, capsys):
     target = logs / "growthbook.csv"
     assert run(["ab", "exposures", str(logs / "exposures"), "--growthbook", str(target)]) == 0
@@ -141,7 +156,10 @@ def test_exposures(logs, capsys):
     [
         (["dinn"], "did you mean 'din'"),
         (["din", "--rename", "type"], "expected NAME=VALUE"),
-        (["din", "--memory", "lots"], "memory"),
+        (["din", "--memory", "lots"], "a size is written like 4GB"),
+        (["din", "--memory", "-1GB"], "a size is written like 4GB"),
+        (["din", "--memory", "1KB"], "at least 200MB"),
+        (["din", "--engine", "sparc"], "did you mean 'spark'"),
     ],
 )
 def test_wrong_requests(file, logs, capsys, arguments, words):

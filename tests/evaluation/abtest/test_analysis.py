@@ -699,3 +699,61 @@ def test_memory_is_shared_out():
         )  # the rest is Python's and what DuckDB does not count
         [[threads]] = connection.raw_sql("SELECT current_setting('threads')").fetchall()
         assert 1 <= threads <= 2
+
+
+def test_rows_without_a_time_or_a_unit_are_left_out_and_counted(simulated):
+    one = simulated(users=900, days=6)
+    rows = one.exposures.index[mine(one)]
+    before = analyzed(one)
+    one.exposures.loc[rows[:7], "timestamp"] = np.nan
+    one.exposures.loc[rows[7:9], "timestamp"] = np.inf
+    one.exposures.loc[rows[9:20], "unit_id"] = None
+    one.exposures.loc[rows[20:23], "unit_id"] = ""
+    one.events.loc[one.events.index[:50], "timestamp"] = np.nan
+    result = analyzed(one)
+    counts = result.counts
+    assert (counts["rows_without_time"], counts["rows_without_unit"]) == (9, 14)
+    assert counts["rows"] == before.counts["rows"]
+    markdown = write_experiment_report(one.folder / "report", result).markdown.read_text("utf-8")
+    assert "14 had no unit and 9 no time" in markdown
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda one: one.events.update({"value": np.where(one.events.type == "purchase", np.inf, np.nan)}),
+            "adds up infinite values",
+        ),
+        (lambda one: one.events.update({"value": "12.50"}), "holds string and no numbers"),
+        (
+            lambda one: one.exposures.update({"latency_ms": "fast"}),
+            "needs numbers, and the column holds string",
+        ),
+        (lambda one: one.exposures.update({"latency_ms": -1.0}), "needs values of at least 0"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused_by_name(simulated, change, words):
+    one = simulated(users=300, days=6)
+    for name in ("events", "exposures"):
+        setattr(one, name, Columns(getattr(one, name)))
+    change(one)
+    with pytest.raises(ExperimentDataError, match=words):
+        analyzed(one)
+
+
+class Columns(pd.DataFrame):
+    """A table whose `update` sets whole columns."""
+
+    def update(self, columns):
+        for name, values in columns.items():
+            self[name] = values
+
+
+def test_events_that_nobody_sent_are_missed(simulated):
+    one = simulated(users=600, days=6)
+    one.events = one.events[one.events.type == "purchase"]
+    result = analyzed(one)
+    assert "an arm has nothing to divide by" in result.metric("ctr").note
+    assert result.verdict.word == "running"
+    assert "nothing to divide by" in result.verdict.sentence

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation.abtest.analysis.engines import duckdb_connection
-from evaluation.abtest.analysis.history import history_of, inflation, plan, simulate_null
+from evaluation.abtest.analysis.history import history_of, inflation, plan
+from evaluation.abtest.analysis.null_splits import simulate_null
 from evaluation.abtest.analysis.planning_text import null_text, plan_text
 from evaluation.abtest.analysis.run import questions_of
 from evaluation.abtest.analysis.tables import open_events
