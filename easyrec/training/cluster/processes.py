@@ -44,7 +44,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts a module as a child in a session of its own, which Ctrl-C on the terminal does not reach."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        # -P: a folder called `evaluation` or `serving` where the command is run must not hide a package.
+        [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
