@@ -71,6 +71,7 @@ def trust_checks(subject: Subject) -> list[Check]:
         exposure_loss(subject),
         fallback_balance(subject),
         before_difference(subject),
+        repeated_events(subject),
         orphans(feedback),
         clocks(feedback),
         *overlaps(subject),
@@ -279,6 +280,29 @@ def before_difference(subject: Subject) -> Check:
         f"red if a goal differs before the first exposure at p < {P} (Bonferroni)",
         "The arms differed before anyone saw a difference: a salt used before, or a carry-over from an earlier "
         "experiment with the same users. Start a new phase with a new salt.",
+    )
+
+
+def repeated_events(subject: Subject) -> Check:
+    """No event is in the table twice, by its id; of a large log a fixed share of the ids is looked at."""
+    title, rule = "events counted once", f"red above {share(LOST)} of events"
+    if subject.events is None or "event_id" not in subject.events.columns:
+        return Check("repeated_events", title, "skipped", "events carry no event ids", rule)
+    one_in = -(-subject.table.counts["rows"] // REQUESTS)
+    rows = subject.events.filter(subject.events.event_id.notnull())
+    rows = rows.filter(rows.event_id.hash() % one_in == 0) if one_in > 1 else rows
+    times = rows.group_by("event_id").aggregate(times=rows.count())
+    [row] = to_records(times.aggregate(events=times.times.sum(), ids=times.count()))
+    events, again = int(row["events"] or 0), int(row["events"] or 0) - int(row["ids"] or 0)
+    rate = again / max(events, 1)
+    return Check(
+        "repeated_events",
+        title,
+        "skipped" if not events else "red" if rate > LOST else "green",
+        f"{again:,} of {events:,} events ({share(rate, 2)}) repeat the id of another one"
+        + (f"; one id in {one_in} looked at" if one_in > 1 else ""),
+        rule,
+        "What is in the table twice is counted twice, so every sum is too large. Keep one row of each event_id.",
     )
 
 

@@ -194,6 +194,11 @@ def orphans(one, random):
     one.events.loc[rows, "request_id"] = "lost"
 
 
+def repeated_events(one, random):
+    events = one.events.assign(event_id=[str(number) for number in range(len(one.events))])
+    one.events = pd.concat([events, events[random.random(len(events)) < 0.01]])
+
+
 def clocks(one, random):
     answers = one.events.request_id.str.startswith("r")
     rows = answers & (random.random(len(one.events)) < 0.05)
@@ -217,6 +222,7 @@ FAULTS = [
     exposure_loss,
     fallback_balance,
     before,
+    repeated_events,
     orphans,
     clocks,
     overlap_k,
