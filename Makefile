@@ -17,7 +17,7 @@ SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13)
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 	"$$name" -c '$(SUPPORTED)' 2>/dev/null && { command -v "$$name"; break; }; done)
 
-.PHONY: help demo test venv lint format types imports pytest simulations docs benchmark lock clean
+.PHONY: help demo test nightly venv lint format types imports pytest simulations docs benchmark lock clean
 
 help:  ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ imports: venv  ## Check the direction of imports with import-linter
 
 pytest: venv  ## Run the test suite alone
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+nightly: venv  ## Run the tests of clusters that take minutes: processes killed, cables cut, disks full
+	$(BIN)/pytest -m nightly $(ARGS)
 
 # Experiments to simulate from logs to verdicts; about three seconds each.
 SIMULATIONS ?= 200

@@ -9,7 +9,7 @@ import pytest
 from easyrec.fitting import fit
 from tests.cluster.conftest import TWO, At, kill, log, processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 EPOCHS = 6
 
 

@@ -49,7 +49,7 @@ def test_training_ends_with_a_word_and_goes_on_when_there_is_room(small_disk, ma
     assert processes() == {}
     kept = CheckpointStore(prepared.run.checkpoints).latest()
     kept.verify()
-    assert kept.step >= 10
+    assert kept.step >= 5, "at least the checkpoint before the one that the disk had no room for"
 
     filler.unlink()
     again = make(small_disk, resume=True, **OPTIONS)

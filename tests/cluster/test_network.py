@@ -13,7 +13,7 @@ import pytest
 from easyrec.fitting import fit
 from tests.cluster.conftest import At, local_roles, log, tf_config
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 EPOCHS = 4
 STEPS = 38  # of an epoch: 2400 rows in batches of 64
 

@@ -42,6 +42,7 @@ def test_two_workers_learn_what_one_machine_learns_from_batches_twice_as_large(a
     assert losses == pytest.approx([line["loss"] for line in log(alone, "train")], rel=1e-3)
 
 
+@pytest.mark.nightly
 def test_three_workers_pause_between_splits_and_go_on_with_two(make, tmp_path):
     """A checkpoint falls between two splits, though the rounds of three do not."""
     prepared = make(tmp_path, cluster=SYNCHRONOUS, checkpoints={"every_steps": 3, "keep": 50})

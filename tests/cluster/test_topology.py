@@ -56,7 +56,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_names_the_splits_done(interrupted):
     assert progress.batches == 2 * len(progress.splits)
 
 
-@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("servers", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_resumed_on_other_servers_it_ends_like_the_run_on_one_machine(
     servers, interrupted, alone, make, tmp_path
 ):

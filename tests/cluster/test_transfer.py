@@ -5,7 +5,7 @@ import pytest
 from easyrec.fitting import fit
 from tests.cluster.conftest import TWO, log
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 def test_ahead_and_in_bfloat16_it_still_learns_from_every_split_once(make, tmp_path):

@@ -123,6 +123,7 @@ def test_somebody_else_at_the_address_of_a_role():
             wait_for([role], 0.1)
 
 
+@pytest.mark.nightly
 def test_workers_of_another_version_or_with_other_shards(make, roles, tmp_path, monkeypatch):
     cluster = local_roles("chief", "worker", "ps")
     [elsewhere] = local_roles("worker")["worker"]

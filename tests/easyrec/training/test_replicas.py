@@ -81,7 +81,9 @@ def assert_same(left: dict, right: dict) -> None:
         np.testing.assert_allclose(value, right["state"][name], rtol=2e-3, atol=2e-4, err_msg=name)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "batch_norm"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(False, marks=pytest.mark.nightly), True], ids=["plain", "batch_norm"]
+)
 def norm(request) -> bool:
     """Whether there is batch normalisation, over all replicas together."""
     return request.param
