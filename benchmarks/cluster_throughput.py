@@ -95,7 +95,7 @@ def train(data: Path, folder: Path, variant: str, seed: int, options: list[str])
     folder.mkdir(parents=True)
     file = folder / "pipeline.yaml"
     file.write_text(pipeline(data, seed, epochs=2), encoding="utf-8")
-    chosen = [*OPTIONS, f"training.shards.path={data / 'shards'}", *options]
+    chosen = [*OPTIONS, f"training.shards.path={data / f'shards-{seed}'}", *options]
     chosen += ["training.shards.local=true"] if variant == "local" else []
     prepared = prepare(file, chosen, run=folder / "run")
     if variant.endswith(SLOW):
