@@ -10,7 +10,7 @@ from easyrec.fitting import fit
 from easyrec.preparation import prepare_shards
 from tests.cluster.conftest import log
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 ONE = "local:workers=1,ps=1"
 
 
@@ -25,7 +25,7 @@ def damage(prepared, part="train", number=7):
     return path, shards.splits[number]
 
 
-@pytest.mark.parametrize("mode", ["asynchronous", pytest.param("synchronous", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 def test_it_is_named_and_left_out_if_asked(mode, make, tmp_path):
     prepared = make(tmp_path, on_error="skip", cluster={"mode": mode, "start_timeout": 120})
     path, split = damage(prepared)
@@ -47,7 +47,6 @@ def test_it_ends_training_and_is_named(make, tmp_path):
         fit(prepared, cluster=ONE)
 
 
-@pytest.mark.nightly
 def test_one_of_held_out_rows_ends_training_and_is_named(make, tmp_path):
     prepared = make(tmp_path, on_error="skip", evaluate_every=10)
     path, _ = damage(prepared, "eval", 0)

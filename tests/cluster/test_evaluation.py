@@ -8,7 +8,7 @@ from easyrec.fitting import fit
 from easyrec.training.checkpoints import CheckpointStore
 from tests.cluster.conftest import log
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 OPTIONS = {
     "epochs": 5,
     "evaluate_every": 10,
@@ -17,7 +17,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["asynchronous", pytest.param("synchronous", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 def test_evaluations_the_best_checkpoint_and_the_early_end_are_those_of_one_machine(mode, make, tmp_path):
     bounds = {"mode": mode, "start_timeout": 120} | ({"staleness": 1} if mode == "asynchronous" else {})
     alone = make(tmp_path / "alone", shuffle=False, **OPTIONS)

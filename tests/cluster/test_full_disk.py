@@ -13,7 +13,7 @@ from easyrec.fitting import fit
 from easyrec.training.checkpoints import CheckpointStore
 from tests.cluster.conftest import At, log, processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 ONE = "local:workers=1,ps=1"
 OPTIONS = {"checkpoints": {"every_steps": 5, "keep": 1}}
 

@@ -13,7 +13,7 @@ from easyrec.preparation import prepare_shards
 from easyrec.training.cluster.roles import ClusterError, Role, wait_for
 from tests.cluster.conftest import COMMAND, local_roles, tf_config
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 OLD = f"""
 from easyrec.startup import start_tensorflow
 start_tensorflow()
@@ -123,7 +123,6 @@ def test_somebody_else_at_the_address_of_a_role():
             wait_for([role], 0.1)
 
 
-@pytest.mark.nightly
 def test_workers_of_another_version_or_with_other_shards(make, roles, tmp_path, monkeypatch):
     cluster = local_roles("chief", "worker", "ps")
     [elsewhere] = local_roles("worker")["worker"]

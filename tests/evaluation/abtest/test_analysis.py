@@ -674,7 +674,7 @@ def test_units_in_pieces_give_the_same_numbers(found, monkeypatch):
     one, result = found
     monkeypatch.setattr("evaluation.abtest.analysis.pieces._units_at_once", lambda table, columns: 900)
     # As a log that is too large to look at every request.
-    monkeypatch.setattr("evaluation.abtest.analysis.trust.REQUESTS", result.counts["rows"] // 3)
+    monkeypatch.setattr("evaluation.abtest.analysis.event_checks.REQUESTS", result.counts["rows"] // 3)
     again = analyzed(one)
     for before, after in zip(result.metrics, again.metrics, strict=True):
         assert after.absolute.estimate == pytest.approx(before.absolute.estimate, rel=1e-9)
