@@ -105,6 +105,8 @@ def main() -> None:
     if options.measure:
         measure(options.folder, options.memory)
         return
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     for size in options.sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             write_logs(Path(folder), size)
