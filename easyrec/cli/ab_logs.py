@@ -25,6 +25,9 @@ EventsOption = Annotated[
 UntilOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="End of the data; the last exposure or event unless given.")
 ]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
+]
 MemoryOption = Annotated[
     str, typer.Option(metavar="SIZE", help="What the analysis may take; the rest goes to disk.")
 ]
@@ -48,9 +51,7 @@ def analyze(
     until: UntilOption = None,
     phase: Annotated[int | None, typer.Option(help="Another phase than the configured one.")] = None,
     rename: RenameOption = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
-    ] = None,
+    report: ReportOption = None,
     memory: MemoryOption = "4GB",
     engine: EngineOption = "duckdb",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -223,9 +224,7 @@ def holdout(
         ),
     ] = None,
     rename: RenameOption = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also write HTML, Markdown and JSON here.")
-    ] = None,
+    report: ReportOption = None,
     memory: MemoryOption = "4GB",
     engine: EngineOption = "duckdb",
 ) -> None:

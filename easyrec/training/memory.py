@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import tensorflow as tf
@@ -27,14 +28,16 @@ def machine_memory() -> int:
     return min(machine, int(limit)) if limit.isdecimal() else machine
 
 
-def table_bytes(config: PipelineConfig, schema: FeatureSchema) -> dict[str, int]:
-    """Bytes of each embedding table with the optimizer's slots, the largest first; linear weights are not counted."""
+def row_bytes(config: PipelineConfig, dims: Iterable[int]) -> int:
+    """Bytes of a row of embeddings of some widths, with the optimizer's slots."""
     optimizer = row_optimizer(config.training.optimizer.embedding)
     stored = tf.as_dtype(config.embedding.storage).size
-    sizes = {
-        output.table: output.rows * (stored * output.dim + _WORD * optimizer.slot_values(output.dim))
-        for output in schema.ids
-    }
+    return sum(int(stored * dim + _WORD * optimizer.slot_values(dim)) for dim in dims)
+
+
+def table_bytes(config: PipelineConfig, schema: FeatureSchema) -> dict[str, int]:
+    """Bytes of each embedding table with the optimizer's slots, the largest first; linear weights are not counted."""
+    sizes = {output.table: output.rows * row_bytes(config, [output.dim]) for output in schema.ids}
     return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))
 
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.embedding.layout import Group
 from easyrec.embedding.lookup import host_lookup
-from easyrec.embedding.optimizers import row_optimizer
 from easyrec.features.batch import EncodedBatch
 from easyrec.features.outputs import FeatureSchema
 from easyrec.models.network import build_network
+from easyrec.training.memory import row_bytes
 
 _HOT = 1.25
 _WORD = 4
@@ -145,7 +145,6 @@ def plan_training(
     outputs = {output.feature: output for output in schema.ids}
     collection = network.embeddings
     count = max(1, servers)
-    optimizer = row_optimizer(config.training.optimizer.embedding)
     tables, groups, step_bytes = [], [], 0
     step_rows = np.zeros(count, np.int64)
     moved = tf.as_dtype(config.training.cluster.transfer).size if servers else _WORD
@@ -156,8 +155,7 @@ def plan_training(
         groups.append((_long(group, rows), widths))
         for table in groups[-1][0].tables:
             values = sum(widths)
-            stored = tf.as_dtype(config.embedding.storage).size
-            size = table.rows * sum(stored * dim + _WORD * optimizer.slot_values(dim) for dim in widths)
+            size = table.rows * row_bytes(config, widths)
             # The rows of the fused table go to the servers in turn; this table begins somewhere in it.
             shares = tuple(
                 len(range((shard - table.offset) % count, table.rows, count)) for shard in range(count)

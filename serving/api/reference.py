@@ -8,6 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
+from serving.api.pages import page_headers
+
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 section { border-top: 1px solid #ddd; padding: 0.5rem 0 }
@@ -23,14 +25,7 @@ summary { cursor: pointer; color: #555 }
   summary { color: #aaa } a { color: #7bf }
 }
 """
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+_HEADERS = page_headers("style-src 'self'")
 
 router = APIRouter(prefix="/docs", include_in_schema=False)
 

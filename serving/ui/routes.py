@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 
 from serving.api.dependencies import ServiceDependency, json_response
+from serving.api.pages import page_headers
 from serving.api.problems import ProblemError
 from serving.events.event import Key
 from serving.ui import view
@@ -19,15 +20,7 @@ FILES = {
     "page.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+HEADERS = page_headers("script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'")
 
 router = APIRouter(prefix="/ui", include_in_schema=False)
 

@@ -23,6 +23,16 @@ from easyrec.training.cluster.roles import free_ports
 from tests.integration.tiny import films, pipeline
 
 TWO = "local:workers=2,ps=2"
+DEMANDING = {
+    "accumulate": 2,
+    "optimizer": {
+        "embedding": "lazy_adam",
+        "schedule": {"type": "cosine", "warmup_steps": 5},
+        "clip_norm": 0.5,
+        "clip_embedding_norm": 0.01,
+    },
+}
+"""Options of training with state that must not get lost, or be counted otherwise, on a cluster."""
 
 
 @pytest.fixture(scope="session")

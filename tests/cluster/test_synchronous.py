@@ -7,31 +7,22 @@ import signal
 import pytest
 
 from easyrec.fitting import fit
-from tests.cluster.conftest import TWO, At, assert_close, kill, log, weights
+from tests.cluster.conftest import DEMANDING, TWO, At, assert_close, kill, log, weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
-OPTIONS = {
-    "accumulate": 2,
-    "optimizer": {
-        "embedding": "lazy_adam",
-        "schedule": {"type": "cosine", "warmup_steps": 5},
-        "clip_norm": 0.5,
-        "clip_embedding_norm": 0.01,
-    },
-}
 SYNCHRONOUS = {"mode": "synchronous", "start_timeout": 120, "split_timeout": 20}
 
 
 @pytest.fixture(scope="module")
 def alone(make, tmp_path_factory):
     """One machine, batches of 128."""
-    prepared = make(tmp_path_factory.mktemp("alone"), shuffle=False, l2=0.001, batch_size=128, **OPTIONS)
+    prepared = make(tmp_path_factory.mktemp("alone"), shuffle=False, l2=0.001, batch_size=128, **DEMANDING)
     fit(prepared)
     return prepared
 
 
 def test_two_workers_learn_what_one_machine_learns_from_batches_twice_as_large(alone, make, tmp_path):
-    prepared = make(tmp_path, shuffle=False, l2=0.001, cluster=SYNCHRONOUS, **OPTIONS)
+    prepared = make(tmp_path, shuffle=False, l2=0.001, cluster=SYNCHRONOUS, **DEMANDING)
     lose = At((lambda info: info.step >= 4, lambda: kill("worker:0")))
     result = fit(prepared, cluster=TWO, callbacks=[lose])
     assert lose.actions == []

@@ -14,19 +14,10 @@ from easyrec.export.bundle import Bundle
 from easyrec.fitting import fit
 from easyrec.preparation import open_prepared
 from easyrec.training.checkpoints import CheckpointStore
-from tests.cluster.conftest import At, assert_close, log, weights
+from tests.cluster.conftest import DEMANDING, At, assert_close, log, weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
-OPTIONS = {
-    "jit_compile": True,
-    "accumulate": 2,
-    "optimizer": {
-        "embedding": "lazy_adam",
-        "schedule": {"type": "cosine", "warmup_steps": 5},
-        "clip_norm": 0.5,
-        "clip_embedding_norm": 0.01,
-    },
-}
+OPTIONS = {"jit_compile": True, **DEMANDING}
 
 
 @pytest.fixture(scope="module")

@@ -197,19 +197,14 @@ class SplitFunction:
         def dense(activations: Activations, fixed: Tensors) -> Any:
             if not full:
                 return step.gradients(activations, fixed, weights, before)
-            return self._compiled(self._sized(activations), self._sized(fixed), weights, before)
+            return self._compiled(
+                *(sized(one, self._batch_size) for one in (activations, fixed)), weights, before
+            )
 
         (losses, _, gradients, after), row_gradients = step.through_rows(batch, lookup, rows, dense)
         step.update_rows(lookup, rows, row_gradients, factor)
         step.apply(step.clipped(gradients), after, factor)
         return losses
-
-    def _sized(self, tensors: Tensors) -> Tensors:
-        """Tensors of a full batch, whose shapes say so."""
-        return {
-            key: tf.ensure_shape(value, [self._batch_size, *value.shape[1:]])
-            for key, value in tensors.items()
-        }
 
 
 def _as_written() -> tf.data.Options:
@@ -218,6 +213,11 @@ def _as_written() -> tf.data.Options:
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     return options
+
+
+def sized(tensors: Tensors, rows: int) -> Tensors:
+    """Tensors of a batch whose rows are known, with shapes that say so."""
+    return {key: tf.ensure_shape(value, [rows, *value.shape[1:]]) for key, value in tensors.items()}
 
 
 def worker_stat() -> tf.Tensor:

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import Activations
-from easyrec.training.cluster.split_function import Traffic, worker_stat
+from easyrec.training.cluster.split_function import Traffic, sized, worker_stat
 from easyrec.training.replicas import update_shared_rows
 from easyrec.training.step import Tensors, TrainStep
 
@@ -80,7 +80,7 @@ class GradientFunction:
 
         def dense(activations: Activations, fixed: Tensors) -> Any:
             if full:
-                activations, fixed = self._sized(activations), self._sized(fixed)
+                activations, fixed = (sized(one, self._batch_size) for one in (activations, fixed))
             return compiled(activations, fixed, weights, state)
 
         results, found = step.through_rows(batch, lookup, embeddings.gather(lookup), dense)
@@ -98,13 +98,6 @@ class GradientFunction:
             found["seconds"] = tf.timestamp() - begin
             found["worker"] = worker_stat()
         return found
-
-    def _sized(self, tensors: Tensors) -> Tensors:
-        """Tensors of a full batch, whose shapes say so."""
-        return {
-            key: tf.ensure_shape(value, [self._batch_size, *value.shape[1:]])
-            for key, value in tensors.items()
-        }
 
 
 class RoundUpdate:
