@@ -80,8 +80,8 @@ def _plain(value: Any, entry: InputEntry) -> npt.NDArray[Any] | None:
 def _is_plain(value: Any, kind: Kind) -> bool:
     if type(value) not in _PLAIN[kind]:
         return False
-    if kind == "int":
-        return bool(-_LARGEST <= value <= _LARGEST)
+    if type(value) is int:
+        return -_LARGEST <= value <= _LARGEST
     return kind == "float" or is_unicode(value)
 
 

@@ -11,6 +11,8 @@ from easyrec.config.features import NumberFeature
 from easyrec.features.twins.base import Columns, Fitted, Twin
 from easyrec.features.twins.values import missing
 
+_SMALLEST = np.finfo(np.float32).tiny
+
 
 class NumberTwin(Twin[NumberFeature]):
     """One number to one number, or to the id of its bucket."""
@@ -39,5 +41,7 @@ class NumberTwin(Twin[NumberFeature]):
             if self._normalize == "none":
                 return exact.astype(np.float32)
             if self._normalize == "log1p":
-                return np.log1p(np.maximum(exact, 0).astype(np.float32))
+                number = np.maximum(exact, 0).astype(np.float32)
+                # TensorFlow takes numbers below the smallest normal one for 0 here.
+                return np.log1p(np.where(number < _SMALLEST, np.float32(0), number))
             return ((exact.astype(np.float64) - self._offset) * self._scale).astype(np.float32)

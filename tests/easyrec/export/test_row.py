@@ -92,6 +92,13 @@ def test_what_cannot_be_used_is_named() -> None:
         row_tensors({"texts": ["a", "b"], "weights": [1.0]}, ENTRIES)
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**65])
+@pytest.mark.parametrize("column", ["number", "count", "key"])
+def test_a_whole_number_beyond_64_bits_is_refused(column: str, value: int) -> None:
+    with pytest.raises(EasyRecError, match="cannot be used"):
+        row_tensors({column: value}, ENTRIES)
+
+
 def test_half_a_surrogate_pair_is_refused() -> None:
     for row in ({"text": "\ud800"}, {"texts": ["a", "\udfff"]}):
         with pytest.raises(EasyRecError, match="cannot be used"):

@@ -142,6 +142,11 @@ def test_random_numbers(integers: list[int], floats: list[float]) -> None:
     check(encoder, twins, table)
 
 
+def test_numbers_below_the_smallest_normal_one() -> None:
+    floats = [8.2e-39, -8.2e-39, 1e-44, np.finfo(np.float32).tiny, 0.0]
+    check(*numbers(), pa.table({"i": [0] * len(floats), "f": pa.array(floats, pa.float32())}))
+
+
 _NUMBERS: list[tuple[Encoder, TwinEncoder]] = []
 
 
