@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from easyrec.errors import ConfigError, EasyRecError
+from easyrec.errors import ConfigError
 from serving.events.compactor import Compactor
 from serving.events.writer import EventWriter
 from serving.items import ItemKeeper
@@ -104,8 +104,8 @@ class Upkeep:
                 if not failing:
                     logger.warning("items put elsewhere are not known until the store answers: %s", error)
                 failing = True
-            except EasyRecError as error:
-                logger.warning("items put elsewhere cannot be taken over: %s", error)
+            except Exception:  # whatever it is, the next turn must come
+                logger.exception("the upkeep of items and store failed")
 
 
 def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Helper]:

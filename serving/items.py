@@ -116,10 +116,25 @@ class ItemKeeper:
             self._version = max([self._version, *(change.version for change in changes)])
 
     def _take(self, model: ServedModel, changes: Sequence[ItemChange]) -> None:
+        """Brings kept changes into a model, as far as it can take them; notes why it cannot take others.
+
+        Whatever is wrong with a kept row, the others must come, and so must those that are put after it.
+        """
         if not changes:
             return
-        taken = _put_usable(model, changes, self.refused)
-        self._new_items.put(model, [change for change in taken if change.available])
+        try:
+            self._bring(model, changes)
+        except Exception:  # noqa: BLE001 see above
+            for change in changes:
+                try:
+                    self._bring(model, [change])
+                except Exception as error:  # noqa: BLE001 see above
+                    logger.warning("item %s is passed over: %s", change.item_id, error)
+                    self.refused[change.item_id] = str(error)
+
+    def _bring(self, model: ServedModel, changes: Sequence[ItemChange]) -> None:
+        _put(model, changes)
+        self._new_items.put(model, [change for change in changes if change.available])
 
     def _columns(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
         kept = self._store.call(self._store.store.item, item_id)
@@ -164,22 +179,3 @@ def _put(model: ServedModel, changes: Sequence[ItemChange]) -> None:
         rows[key] = {name: value for name, value in change.columns.items() if name in names}
     model.put_items(rows)
     model.remove_items([change.item_id for change in changes if not change.available])
-
-
-def _put_usable(
-    model: ServedModel, changes: Sequence[ItemChange], refused: dict[str, str]
-) -> Sequence[ItemChange]:
-    """Brings those changes into a model that it can take, and returns them; notes why it cannot take others."""
-    try:
-        _put(model, changes)
-    except EasyRecError:
-        taken = []
-        for change in changes:  # one by one, so that a row that cannot be used harms no other
-            try:
-                _put(model, [change])
-                taken.append(change)
-            except EasyRecError as error:
-                logger.warning("item %s is passed over: %s", change.item_id, error)
-                refused[change.item_id] = str(error)
-        return taken
-    return changes

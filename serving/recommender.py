@@ -249,7 +249,7 @@ class Recommender:
         self, request: Request, funnel: Funnel, model: ServedModel, rows: Rows
     ) -> list[dict[str, Any]] | None:
         wanted = funnel.config.properties if request.properties is None else request.properties
-        if wanted is False or wanted == ():
+        if not wanted:  # False, or an empty list
             return None
         key = model.catalogue.key
         columns = (

@@ -207,7 +207,7 @@ def describe_items(
 def _describe(column: pa.ChunkedArray, name: str, separator: str | None) -> ContentColumn:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return ContentColumn(name=name, separator=separator)
-    values = column.drop_null().cast(pa.float64()).to_numpy()
+    values = column.drop_null().cast(pa.float64(), safe=False).to_numpy()
     values = values[np.isfinite(values)]
     if len(np.unique(values)) <= BUCKETS:
         return ContentColumn(name=name)
@@ -241,7 +241,7 @@ def _tokens(
 
 
 def _ranges(values: pa.Array, edges: Sequence[float]) -> pa.Array:
-    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)  # of 2^53 and beyond, too
     places = np.searchsorted(np.asarray(edges), numbers, side="right")
     return pa.array(places.astype(str), pa.string(), mask=~np.isfinite(numbers))
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import redis
 
-from easyrec.errors import ConfigError, EasyRecError
+from easyrec.errors import ConfigError
 from serving.events.event import parse_events
 from serving.events.writer import EventWriter
 
@@ -49,7 +49,10 @@ def open_stream(url: str) -> tuple[Any, str]:
     name = options.get("stream", [DEFAULT_STREAM])[0]
     try:
         client = redis.Redis.from_url(
-            urlunsplit(parts._replace(query="")), decode_responses=True, socket_timeout=5.0
+            urlunsplit(parts._replace(query="")),
+            decode_responses=True,
+            encoding_errors="replace",  # an entry that is no text is refused like any other mistake
+            socket_timeout=5.0,
         )
     except ValueError as error:
         raise ConfigError(f"a stream is written redis://host:port/0?stream=name: {error}") from error
@@ -89,7 +92,7 @@ class StreamIntake:
             try:
                 ready = ready or self._join()
                 self._take(self._claimed() or self._read())
-            except (redis.RedisError, EasyRecError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 whatever it is, the next try must come
                 logger.warning("events cannot be read from the stream %s: %s", self._stream, error)
                 ready = False
                 self._stopping.wait(_RETRY_SECONDS)
@@ -104,29 +107,29 @@ class StreamIntake:
         self._take(own[0][1] if own else [])
         return True
 
-    def _claimed(self) -> list[tuple[str, Mapping[str, str]]]:
+    def _claimed(self) -> list[tuple[str, Mapping[str, str] | None]]:
         """What others took long ago and never acknowledged."""
         found = self._redis.xautoclaim(
             self._stream, GROUP, self._consumer, min_idle_time=_TAKE_OVER_MILLISECONDS, count=_BATCH
         )
-        return [entry for entry in found[1] if entry[1] is not None]
+        return list(found[1])
 
-    def _read(self) -> list[tuple[str, Mapping[str, str]]]:
+    def _read(self) -> list[tuple[str, Mapping[str, str] | None]]:
         found = self._redis.xreadgroup(
             GROUP, self._consumer, {self._stream: ">"}, count=_BATCH, block=_WAIT_MILLISECONDS
         )
         return list(found[0][1]) if found else []
 
-    def _take(self, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+    def _take(self, entries: Sequence[tuple[str, Mapping[str, str] | None]]) -> None:
         if not entries:
             return
-        values = [_value(fields) for _, fields in entries]
+        values = [_value(fields or {}) for _, fields in entries]  # one that was cut off the stream has none
         events, rejected = parse_events(values)
         if events:
             self._writer.write([event for _, event in events]).result()
         pipe = self._redis.pipeline(transaction=False)
         for index, reason in rejected:
-            fields = {"reason": reason, "entry": json.dumps(dict(entries[index][1]))}
+            fields = {"reason": reason, "entry": json.dumps(dict(entries[index][1] or {}))}
             pipe.xadd(f"{self._stream}:rejected", fields, maxlen=10_000, approximate=True)
         pipe.xack(self._stream, GROUP, *(entry_id for entry_id, _ in entries))
         pipe.execute()

@@ -323,13 +323,20 @@ def _item_rows(rows: Mapping[Any, Mapping[str, Any]], schema: pa.Schema, key: st
 
 def _typed(values: list[Any], items: list[Any], field: pa.Field) -> pa.Array:
     try:
-        return pa.array(values, field.type)
+        return _array(values, field.type)
     except _UNUSABLE:
         for item, value in zip(items, values, strict=True):
             try:
-                pa.array([value], field.type)
+                _array([value], field.type)
             except _UNUSABLE as error:
                 raise DataError(
                     f"item {item!r}: {field.name!r} takes {field.type}, got {value!r} ({error})"
                 ) from error
         raise
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values of a type, none of them changed: pyarrow alone would cut off fractions."""
+    if pa.types.is_integer(kind) and any(isinstance(one, float) and not one.is_integer() for one in values):
+        raise pa.ArrowInvalid("expected a whole number")
+    return pa.array(values, kind)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+import pyarrow as pa
 
 from easyrec.errors import EasyRecError
 from easyrec.export.tables import as_keys
@@ -13,6 +16,8 @@ from serving.models.served import ServedModel
 from serving.stores.base import Behaviour, Record
 
 SEEN = "seen"
+_LARGEST = 2.0**53
+"""Larger whole numbers are no values to compare."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +139,7 @@ def _sequences(values: Mapping[str, Any], history: Sequence[Behaviour], model: S
     columns = event_columns(history, model.histories.event_columns)
     try:
         added = model.history_columns(items, columns)
-    except (
-        EasyRecError,
-        TypeError,
-        ArithmeticError,
-    ):  # properties that do not fit the condition: all events count
+    except (EasyRecError, pa.ArrowException):  # properties that do not fit the condition: all events count
         added = model.history_columns(items)
     separators = {
         entry.column: history_entry.separator
@@ -157,10 +158,25 @@ def event_columns(history: Sequence[Behaviour], names: set[str]) -> dict[str, li
     """
     columns: dict[str, list[Any]] = {}
     for name in names:
-        values = [_event_value(one, name) for one in history]
+        values = _of_one_kind([_event_value(one, name) for one in history])
         if any(value is not None for value in values):
             columns[name] = values
     return columns
+
+
+def _of_one_kind(values: list[Any]) -> list[Any]:
+    """Values of the kind that most have, numbers or text, None in place of others: what one sender got wrong."""
+    kinds = Counter(kind for kind in map(_kind, values) if kind is not None)
+    usual = max(kinds, key=kinds.__getitem__, default=None)
+    return [value if usual is not None and _kind(value) is usual else None for value in values]
+
+
+def _kind(value: Any) -> type | None:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, str):
+        return str
+    return float if isinstance(value, (int, float)) and abs(value) <= _LARGEST else None
 
 
 def _event_value(one: Behaviour, name: str) -> Any:

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.api.problems import problem
-from serving.security.access import OPEN, required_scope
+from serving.security.access import required_scope
 from serving.security.keys import ANYBODY, Caller
 from serving.security.limits import RateLimiter, shape
 from serving.security.settings import SecuritySettings, is_loopback
@@ -70,11 +70,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            self._admit(scope)
+            needed = self._admit(scope)
         except Refusal as refusal:
             await refusal.answer(scope, receive, send)
             return
-        if _is_open(scope["path"]):  # health and the page answer however busy the service is
+        if needed is None:  # health and the page answer however busy the service is
             await self._app(scope, receive, send)
             return
         self._under_way += 1
@@ -92,8 +92,8 @@ class Gate:
         finally:
             self._under_way -= 1
 
-    def _admit(self, scope: Scope) -> None:
-        """Notes who calls.
+    def _admit(self, scope: Scope) -> str | None:
+        """Notes who calls; returns the scope that this needs, or None.
 
         Raises:
             Refusal: They may not do this, or not so often.
@@ -118,6 +118,7 @@ class Gate:
             if not caller.may(needed):
                 raise Refusal(403, f"this needs an API key with the scope {needed!r}")
             self._limit(scope, caller)
+        return needed
 
     def _caller(self, headers: Headers) -> Caller | None:
         if self._keys is None:
@@ -212,7 +213,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_open(path: str) -> bool:
-    return any(path == prefix or path.startswith(prefix + "/") for prefix in OPEN)

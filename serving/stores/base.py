@@ -10,11 +10,18 @@ store after a crash. Keys of users, sessions and items are text. All methods may
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from easyrec.errors import EasyRecError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 HISTORY = 200
 """Latest events of a person that a store keeps at least."""
@@ -146,6 +153,9 @@ class Store(Protocol):
     def erase(self, user_id: str, time: float) -> None:
         """Forgets all of a user and remembers that it did."""
 
+    def erased_since(self, time: float) -> dict[str, float]:
+        """Digests of the users erased at or after a time, seconds since 1970, and when each was last erased."""
+
     def put_item(self, change: ItemChange) -> int:
         """Keeps a changed item in place of its earlier changes; returns its version."""
 
@@ -165,6 +175,11 @@ class Store(Protocol):
         """Releases what the store holds."""
 
 
+def digest(user_id: str) -> str:
+    """What stands for an erased user, so that no list of them remains."""
+    return hashlib.sha256(user_id.encode()).hexdigest()
+
+
 def owner(user_id: str | None, session_id: str | None) -> str:
     """The key under which events of a user, else of a session, are kept."""
     return f"u:{user_id}" if user_id is not None else f"s:{session_id}"
@@ -174,3 +189,14 @@ def owners(user_id: str | None, session_id: str | None) -> list[str]:
     """The keys under which what is known of a person may be kept."""
     users = [] if user_id is None else [owner(user_id, None)]
     return users if session_id is None else [*users, owner(None, session_id)]
+
+
+def readable(rows: Iterable[T], decode: Callable[[T], U]) -> list[U]:
+    """What rows of a store say; those that are damaged are passed over, because all others are as good as ever."""
+    found = []
+    for row in rows:
+        try:
+            found.append(decode(row))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            logger.warning("a row of the store cannot be read and is passed over: %s", error)
+    return found

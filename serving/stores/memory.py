@@ -17,6 +17,7 @@ from serving.stores.base import (
     Mark,
     Record,
     Served,
+    digest,
     owner,
     owners,
 )
@@ -112,6 +113,11 @@ class MemoryStore:
             self._people.pop(owner(user_id, None), None)
             self._profiles.pop(user_id, None)
             self._erased[user_id] = time
+
+    def erased_since(self, time: float) -> dict[str, float]:
+        """See `Store.erased_since`."""
+        with self._lock:
+            return {digest(user): moment for user, moment in self._erased.items() if moment >= time}
 
     def put_item(self, change: ItemChange) -> int:
         """See `Store.put_item`."""

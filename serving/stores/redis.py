@@ -1,18 +1,22 @@
-"""The store of several machines: Redis, with plain data types, a lifetime on every key and one round trip a request.
+"""The store of several machines: Redis, with plain data types and one round trip a request.
 
-events:{owner}     list of events, the latest first          marks:{owner}    sorted set `item type` by time
-served:{owner}     sorted set of items by time               profile:{user}   columns of a user, or that it was erased
+events:{owner}     sorted set of events by time              marks:{owner}    sorted set `item type` by time
+served:{owner}     sorted set of items by time               profile:{user}   hash: columns, and when it was erased
 event:{id}         that an event is known                    items            hash of changed items
 items:order        sorted set of items by version            items:version    counter
+erased:            sorted set of digests by time
 
-An event that is appended twice stands twice in the list; reading passes over the second.
+An event begins with when it came, so that those of one time keep their order. What people did has a lifetime; columns
+of users, and items, stay until they are deleted.
 """
 
 from __future__ import annotations
 
 import json
+import time as clocks
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import redis
@@ -27,8 +31,10 @@ from serving.stores.base import (
     Record,
     Served,
     StoreError,
+    digest,
     owner,
     owners,
+    readable,
 )
 
 TIMEOUT_SECONDS = 0.25
@@ -36,6 +42,8 @@ TIMEOUT_SECONDS = 0.25
 DAYS = 90
 _DAY = 86_400
 _SEPARATOR = "\x1f"
+_NUMBER = 20
+"""Digits that an event begins with."""
 
 
 class RedisStore:
@@ -64,22 +72,21 @@ class RedisStore:
         with self._errors():
             pipe = self._redis.pipeline(transaction=False)
             for key in keys:
-                pipe.lrange(self._key("events", key), 0, HISTORY - 1)
+                pipe.zrange(self._key("events", key), 0, HISTORY - 1, desc=True, withscores=True)
                 pipe.zrange(self._key("marks", key), 0, SEEN - 1, desc=True, withscores=True)
                 pipe.zrange(self._key("served", key), 0, SEEN - 1, desc=True, withscores=True)
-            pipe.get(self._key("profile", user_id or ""))
-            *found, profile = pipe.execute()
-        events = {one.event_id: one for part in found[0::3] for one in map(_behaviour, reversed(part))}
+            pipe.hmget(self._key("profile", user_id or ""), "columns", "erased")
+            *found, (columns, erased) = pipe.execute()
+        ordered = sorted((row for part in found[0::3] for row in part), key=lambda row: (row[1], row[0]))
+        events = list({one.event_id: one for one in readable(ordered, _behaviour)}.values())
         marks = [(*name.rsplit(_SEPARATOR, 1), time) for part in found[1::3] for name, time in part]
         served = [Mark(item, "", time) for part in found[2::3] for item, time in part]
-        person = json.loads(profile) if profile and user_id is not None else {}
-        ordered = sorted(events.values(), key=lambda one: one.time)
         return Record(
-            tuple(ordered[-history:]) if history else (),
+            tuple(events[-history:]) if history else (),
             tuple(sorted((Mark(*mark) for mark in marks), key=lambda mark: -mark.time)),
             tuple(sorted(served, key=lambda mark: -mark.time)),
-            person.get("columns"),
-            person.get("erased"),
+            next(iter(readable([columns] if columns and user_id is not None else [], json.loads)), None),
+            float(erased) if erased and user_id is not None else None,
         )
 
     def known_events(self, event_ids: Sequence[str]) -> set[str]:
@@ -96,31 +103,30 @@ class RedisStore:
         sessions: dict[tuple[str, str], None] = {}
         with self._errors():
             pipe = self._redis.pipeline(transaction=True)
-            for entry in entries:
+            for number, entry in enumerate(entries, clocks.time_ns()):
                 if entry.user_id is not None and entry.session_id is not None:
                     sessions[entry.session_id, entry.user_id] = None
                 if entry.behaviour.event_id not in known:
                     known.add(entry.behaviour.event_id)
-                    self._append(pipe, entry)
+                    self._append(pipe, entry, number)
             pipe.execute()
         for session_id, user_id in sessions:
             self.merge(session_id, user_id)
 
-    def _append(self, pipe: Any, entry: Entry) -> None:
+    def _append(self, pipe: Any, entry: Entry, number: int) -> None:
         one, key = entry.behaviour, owner(entry.user_id, entry.session_id)
-        text = _json([one.event_id, one.type, one.item_id, one.time, one.value, one.properties])
+        text = f"{number:0{_NUMBER}d}" + _json(
+            [one.event_id, one.type, one.item_id, one.value, one.properties]
+        )
         pipe.set(self._key("event", one.event_id), 1, ex=self._seconds)
-        events = self._key("events", key)
-        pipe.lpush(events, text)
-        pipe.ltrim(events, 0, HISTORY - 1)
-        pipe.expire(events, self._seconds)
+        self._mark(pipe, "events", key, {text: one.time}, HISTORY)
         if one.item_id is not None:
             self._mark(pipe, "marks", key, {f"{one.item_id}{_SEPARATOR}{one.type}": one.time})
 
-    def _mark(self, pipe: Any, kind: str, key: str, times: Mapping[str, float]) -> None:
+    def _mark(self, pipe: Any, kind: str, key: str, times: Mapping[str, float], most: int = SEEN) -> None:
         name = self._key(kind, key)
         pipe.zadd(name, dict(times), gt=True)
-        pipe.zremrangebyrank(name, 0, -SEEN - 1)
+        pipe.zremrangebyrank(name, 0, -most - 1)
         pipe.expire(name, self._seconds)
 
     def add_served(self, served: Sequence[Served]) -> None:
@@ -136,26 +142,19 @@ class RedisStore:
     def put_profile(self, user_id: str, columns: Mapping[str, Any]) -> None:
         """See `Store.put_profile`."""
         with self._errors():
-            key = self._key("profile", user_id)
-            known = json.loads(self._redis.get(key) or "{}")
-            self._redis.set(key, _json({**known, "columns": columns}))
+            self._redis.hset(self._key("profile", user_id), "columns", _json(columns))
 
     def merge(self, session_id: str, user_id: str) -> None:
         """See `Store.merge`."""
         session, user = owner(None, session_id), owner(user_id, None)
         with self._errors():
-            events = self._redis.lrange(self._key("events", session), 0, -1)
             pipe = self._redis.pipeline(transaction=True)
-            if events:
-                merged = self._key("events", user)
-                pipe.lpush(merged, *reversed(events))
-                pipe.ltrim(merged, 0, 2 * HISTORY - 1)
-                pipe.expire(merged, self._seconds)
-            for kind in ("marks", "served"):
+            for kind, most in (("events", HISTORY), ("marks", SEEN), ("served", SEEN)):
                 names = [self._key(kind, user), self._key(kind, session)]
                 pipe.zunionstore(names[0], names, aggregate="MAX")
+                pipe.zremrangebyrank(names[0], 0, -most - 1)
                 pipe.expire(names[0], self._seconds)
-            pipe.delete(*(self._key(kind, session) for kind in ("events", "marks", "served")))
+                pipe.delete(names[1])
             pipe.execute()
 
     def erase(self, user_id: str, time: float) -> None:
@@ -164,8 +163,17 @@ class RedisStore:
         with self._errors():
             pipe = self._redis.pipeline(transaction=True)
             pipe.delete(*(self._key(kind, key) for kind in ("events", "marks", "served")))
-            pipe.set(self._key("profile", user_id), _json({"erased": time}))
+            profile = self._key("profile", user_id)
+            pipe.hdel(profile, "columns")
+            pipe.hset(profile, "erased", repr(time))
+            pipe.zadd(self._key("erased", ""), {digest(user_id): time})
             pipe.execute()
+
+    def erased_since(self, time: float) -> dict[str, float]:
+        """See `Store.erased_since`."""
+        with self._errors():
+            found: Any = self._redis.zrangebyscore(self._key("erased", ""), time, "+inf", withscores=True)
+        return {str(name): float(moment) for name, moment in found}
 
     def put_item(self, change: ItemChange) -> int:
         """See `Store.put_item`."""
@@ -182,7 +190,7 @@ class RedisStore:
         """See `Store.item`."""
         with self._errors():
             body = self._redis.hget(self._key("items", ""), item_id)
-        return None if body is None else _change(item_id, str(body))
+        return next(iter(readable([] if body is None else [str(body)], partial(_change, item_id))), None)
 
     def items_since(self, version: int) -> list[ItemChange]:
         """See `Store.items_since`."""
@@ -190,9 +198,8 @@ class RedisStore:
             found = self._redis.zrangebyscore(self._key("items", "order"), f"({version}", "+inf")
             names = [str(name) for name in found]
             bodies = self._redis.hmget(self._key("items", ""), names) if names else []
-        return [
-            _change(name, str(body)) for name, body in zip(names, bodies, strict=True) if body is not None
-        ]
+        rows = [(name, str(body)) for name, body in zip(names, bodies, strict=True) if body is not None]
+        return readable(rows, lambda row: _change(*row))
 
     def prune(self, before: float) -> None:
         """Every key has a lifetime of its own."""
@@ -221,9 +228,9 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _behaviour(text: str) -> Behaviour:
-    event_id, kind, item_id, time, value, properties = json.loads(text)
-    return Behaviour(event_id, kind, item_id, time, value, properties)
+def _behaviour(row: tuple[str, float]) -> Behaviour:
+    event_id, kind, item_id, value, properties = json.loads(row[0][_NUMBER:])
+    return Behaviour(event_id, kind, item_id, row[1], value, properties)
 
 
 def _change(item_id: str, body: str) -> ItemChange:

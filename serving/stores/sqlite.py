@@ -25,8 +25,10 @@ from serving.stores.base import (
     Record,
     Served,
     StoreError,
+    digest,
     owner,
     owners,
+    readable,
 )
 
 BUSY_SECONDS = 5.0
@@ -88,9 +90,7 @@ class SqliteStore:
             profile, erased = self._profile(connection, user_id)
         events.sort(key=lambda row: row[:2])
         return Record(
-            tuple(
-                _behaviour(event_id, time, body) for time, _, event_id, body in events[-history:] if history
-            ),
+            tuple(readable(events[-history:] if history else (), _behaviour)),
             marks[0],
             marks[1],
             profile,
@@ -158,6 +158,16 @@ class SqliteStore:
                 (user_id, time),
             )
 
+    def erased_since(self, time: float) -> dict[str, float]:
+        """See `Store.erased_since`."""
+        with self._errors():
+            rows = (
+                self._reader()
+                .execute("SELECT user, erased FROM profiles WHERE erased >= ?", (time,))
+                .fetchall()
+            )
+        return {digest(user): moment for user, moment in rows}
+
     def put_item(self, change: ItemChange) -> int:
         """See `Store.put_item`."""
         body = _json({"columns": change.columns, "available": change.available, "time": change.time})
@@ -175,7 +185,7 @@ class SqliteStore:
                 .execute("SELECT version, item, body FROM items WHERE item = ?", (item_id,))
                 .fetchone()
             )
-        return None if row is None else _change(*row)
+        return next(iter(readable([] if row is None else [row], _change)), None)
 
     def items_since(self, version: int) -> list[ItemChange]:
         """See `Store.items_since`."""
@@ -187,7 +197,7 @@ class SqliteStore:
                 )
                 .fetchall()
             )
-        return [_change(*row) for row in rows]
+        return readable(rows, _change)
 
     def prune(self, before: float) -> None:
         """See `Store.prune`."""
@@ -262,7 +272,7 @@ class SqliteStore:
         row = connection.execute("SELECT columns, erased FROM profiles WHERE user = ?", (user_id,)).fetchone()
         if row is None:
             return None, None
-        return None if row[0] is None else json.loads(row[0]), row[1]
+        return next(iter(readable([row[0]] if row[0] else [], json.loads)), None), row[1]
 
 
 _MARK = (
@@ -316,11 +326,13 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _behaviour(event_id: str, time: float, body: str) -> Behaviour:
+def _behaviour(row: tuple[float, int, str, str]) -> Behaviour:
+    time, _, event_id, body = row
     kind, item_id, value, properties = json.loads(body)
     return Behaviour(event_id, kind, item_id, time, value, properties)
 
 
-def _change(version: int, item: str, body: str) -> ItemChange:
+def _change(row: tuple[int, str, str]) -> ItemChange:
+    version, item, body = row
     values = json.loads(body)
     return ItemChange(item, values["columns"], values["available"], values["time"], version)

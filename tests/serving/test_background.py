@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
+from serving import background
 from serving.background import Upkeep
 from serving.stores.guard import GuardedStore
 from serving.stores.memory import MemoryStore
@@ -40,6 +42,24 @@ def test_old_events_are_forgotten_every_hour(pruned):
         times.update(wall=START + hours * 3600, steady=50 + hours * 3600)
         one.turn()
     assert pruned == [START + 1.1 * 3600 - 90 * DAY, START + 2.2 * 3600 - 90 * DAY]
+
+
+def test_whatever_fails_the_next_turn_comes(monkeypatch):
+    monkeypatch.setattr(background, "_FOLLOW_SECONDS", 0.001)
+    turns: list[int] = []
+    done = threading.Event()
+
+    def follow(self: Items) -> None:
+        turns.append(1)
+        if len(turns) == 3:
+            done.set()
+        raise ZeroDivisionError("a fault that nobody expects")
+
+    monkeypatch.setattr(Items, "follow", follow)
+    one = upkeep({"wall": START, "steady": 50.0})
+    one.start()
+    assert done.wait(10)
+    one.stop()
 
 
 @pytest.mark.parametrize("jump", [-365 * DAY, -600.0, 600.0, 365 * DAY])

@@ -162,6 +162,8 @@ class TrendingConfig(SourceConfig):
     """What is taken right now: events of the last hours, each counting less as time goes by."""
 
     type: Literal["trending"] = "trending"
+    least: float = Field(3.0, ge=0)
+    """What an item's faded count must reach; so a single person makes no trend."""
 
 
 class Trending:
@@ -176,8 +178,10 @@ class Trending:
     def find(self, query: Query) -> Found:
         """The items with the most events, faded."""
         keys, counts = self._trends.top(self._config.n)
-        if not keys:
+        enough = sum(count >= self._config.least for count in counts)  # they fall
+        if not enough:
             return Found.nothing()
+        keys, counts = keys[:enough], counts[:enough]
         return Found(query.catalogue.rows(keys), np.asarray(counts, np.float32))
 
 

@@ -74,6 +74,25 @@ def test_what_a_reader_took_and_never_acknowledged_is_taken_again(redis_server, 
     client.close()
 
 
+def test_entries_that_hold_anything_stop_nothing(redis_server, writer, tmp_path):
+    name = tmp_path.name
+    client = redis.Redis.from_url(redis_server.url)
+    client.xgroup_create(name, "easyrec", id="0", mkstream=True)
+    cut_off = client.xadd(name, {"event": json.dumps(EVENT)})
+    client.xreadgroup("easyrec", "one", {name: ">"})
+    client.xdel(name, cut_off)
+    for fields in ({"event": b"\xff\xfe"}, {b"\xff": b"\x00"}, {"event": b"[" * 100_000}, {"event": b"7"}):
+        client.xadd(name, fields)
+    client.xadd(name, {"event": json.dumps({**EVENT, "event_id": "b"})})
+    intake = StreamIntake(f"{redis_server.url}?stream={name}", writer, consumer="one")
+    intake.start()
+    assert eventually(lambda: writer.state.accepted == 1)
+    assert eventually(lambda: client.xpending(name, "easyrec")["pending"] == 0)
+    intake.stop()
+    assert client.xlen(f"{name}:rejected") == 5
+    client.close()
+
+
 def test_accepted_events_are_passed_on_also_after_the_server_was_away(start_redis, writer):
     server = start_redis()
     forward = StreamForward(f"{server.url}?stream=out")

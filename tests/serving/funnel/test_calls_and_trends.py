@@ -50,7 +50,7 @@ def test_after_failures_in_a_row_it_rests_and_is_tried_again():
 
 
 def clicks(*items: str | None) -> list[Entry]:
-    return [Entry(Behaviour(f"{item}", "click", item, 0.0), "u") for item in items]
+    return [Entry(Behaviour(f"{item}", "click", item, 0.0), f"u{n}") for n, item in enumerate(items)]
 
 
 def test_each_event_fades_by_half_every_half_life():
@@ -65,6 +65,13 @@ def test_each_event_fades_by_half_every_half_life():
     now[0] += 10.0
     assert trends.top(5)[1] == pytest.approx([0.5, 0.375])
     assert trends.top(1)[0] == ["new"]
+
+
+def test_what_one_person_does_with_an_item_in_a_row_counts_once():
+    trends = Trends(clock=lambda: 0.0)
+    for person in ("one", "one", "other", "one"):
+        trends.add([Entry(Behaviour("e", "click", "i", 0.0), person)])
+    assert trends.top(1) == (["i"], [3.0])
 
 
 def test_years_without_an_event_overflow_nothing():

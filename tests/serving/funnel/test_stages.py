@@ -21,7 +21,7 @@ SOURCES_HERE: dict[str, dict[str, Any]] = {
     "content": {},
     "popularity": {},
     "popularity by city": {"type": "popularity", "by": "city"},
-    "trending": {},
+    "trending": {"least": 0},
     "fresh": {},
     "fixed": {"items": [7, "3", "unknown", 7]},
 }
@@ -157,8 +157,18 @@ def test_item_to_item_prefers_neighbours_of_the_latest_items(lively):
 
 
 def test_trending_counts_what_happens_now(lively):
-    source = member(SOURCES, "trending", {"n": 10}, lively)
+    source = member(SOURCES, "trending", {"n": 10, "least": 0.5}, lively)
     assert set(source.find(query_of(lively, {})).rows.tolist()) == {3, 12, 5, 60, -1}
+
+
+def test_what_one_person_does_is_no_trend(lively):
+    source = member(SOURCES, "trending", {"n": 10}, lively)
+    assert len(source.find(query_of(lively, {})).rows) == 0
+    lively.resources.trends.add([Entry(Behaviour(f"a{n}", "click", "12", NOW), "active") for n in range(9)])
+    assert len(source.find(query_of(lively, {})).rows) == 0
+    lively.resources.trends.add([Entry(Behaviour(f"b{n}", "click", "12", NOW), f"u{n}") for n in range(9)])
+    lively.resources.trends._best = None  # the order is renewed once a second
+    assert source.find(query_of(lively, {})).rows.tolist() == [12]
 
 
 def test_fresh_items_are_drawn_with_a_known_chance(lively):

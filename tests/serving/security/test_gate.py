@@ -233,6 +233,12 @@ def test_a_body_is_refused_by_its_announced_and_by_its_true_length():
     assert_problem(asyncio.run(run()), 413)
 
 
+def test_what_the_page_asks_for_is_limited_like_all_else():
+    app = gate(SecuritySettings(body_kib=1, depth=3))
+    assert_problem(ask(app, path="/ui/data/titles", key="boss", content=b"1" * 1025), 413)
+    assert_problem(ask(app, path="/ui/data/titles", key="boss", content=b"[" * 1000), 422)
+
+
 def test_a_body_that_does_not_arrive_is_given_up():
     async def run() -> list:
         sent = []

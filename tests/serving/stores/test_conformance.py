@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from serving.stores.base import (
     Served,
     Store,
     StoreError,
+    digest,
 )
 from serving.stores.guard import GuardedStore
 from serving.stores.memory import MemoryStore
@@ -99,6 +101,20 @@ def test_only_the_latest_events_are_kept_but_more_items_seen(store):
     assert store.read("u", None, 0).behaviours == ()
 
 
+def test_old_events_that_come_late_do_not_push_out_later_ones(store):
+    store.append([click("now", "i1", NOW)])
+    store.append([click(f"e{n}", f"i{n}", NOW - 1000 + n) for n in range(2, HISTORY + 50)])
+    assert store.read("u", None).behaviours[-1].event_id == "now"
+
+
+def test_events_of_one_time_keep_the_order_in_which_they_came(store):
+    names = ["c", "a", "d", "b"]
+    store.append([click(name, "i1") for name in names])
+    store.append([click(name, "i1") for name in (*names, "0")])
+    store.append([click("z", "i1", user=None, session="s"), click("y", "i1", session="s")])
+    assert [one.event_id for one in store.read("u", None).behaviours] == [*names, "0", "z", "y"]
+
+
 def test_marks_are_bounded(store):
     for start in range(0, 5 * SEEN, SEEN):
         store.add_served([Served([f"i{n}" for n in range(start, start + SEEN)], NOW + start, "u")])
@@ -144,6 +160,57 @@ def test_profiles_and_erasure(store):
     store.put_profile("u", {"age": 4})
     record = store.read("u", None)
     assert (record.profile, record.erased) == ({"age": 4}, NOW)
+
+
+def test_who_was_erased_is_told_by_digests(store):
+    assert store.erased_since(0) == {}
+    store.put_profile("kept", {"age": 3})
+    for user, time in (("u", NOW), ("ü", NOW + 5), ("u", NOW + 9)):
+        store.erase(user, time)
+    assert store.erased_since(0) == {digest("u"): NOW + 9, digest("ü"): NOW + 5}
+    assert store.erased_since(NOW + 6) == {digest("u"): NOW + 9}
+
+
+def test_a_damaged_row_of_sqlite_harms_no_other(tmp_path, caplog):
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.append([click("a"), click("b", "i2", NOW + 1)])
+    store.put_profile("u", {"age": 3})
+    for name in ("i1", "i2"):
+        store.put_item(ItemChange(name, {"year": 1990}, True, NOW))
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        connection.execute("UPDATE events SET body = '[1' WHERE event_id = 'a'")
+        connection.execute("UPDATE profiles SET columns = '{'")
+        connection.execute("UPDATE items SET body = '{}' WHERE item = 'i1'")
+    connection.close()
+    record = store.read("u", None)
+    assert ([one.event_id for one in record.behaviours], record.profile) == (["b"], None)
+    assert [change.item_id for change in store.items_since(0)] == ["i2"]
+    assert store.item("i1") is None
+    assert "passed over" in caplog.text
+    store.close()
+
+
+def test_a_damaged_row_of_redis_harms_no_other(redis_server, tmp_path):
+    import redis
+
+    from serving.stores.redis import RedisStore
+
+    prefix = f"{tmp_path.name}:"
+    store = RedisStore(redis_server.url, prefix=prefix)
+    store.append([click("a")])
+    store.put_profile("u", {"age": 3})
+    for name in ("i1", "i2"):
+        store.put_item(ItemChange(name, {"year": 1990}, True, NOW))
+    client = redis.Redis.from_url(redis_server.url)
+    client.zadd(f"{prefix}events:u:u", {"damaged": NOW})
+    client.hset(f"{prefix}profile:u", "columns", "{")
+    client.hset(f"{prefix}items:", "i1", "7")
+    record = store.read("u", None)
+    assert ([one.event_id for one in record.behaviours], record.profile) == (["a"], None)
+    assert [change.item_id for change in store.items_since(0)] == ["i2"]
+    assert store.item("i1") is None
+    client.close()
+    store.close()
 
 
 def test_items_come_back_in_the_order_of_their_last_change(store):
