@@ -16,6 +16,7 @@ from evaluation.arrays import FloatArray, IntArray, SparseRows, sort_within
 from evaluation.errors import DataError, did_you_mean
 from evaluation.interactions import Interactions, ItemAttributes
 from evaluation.protocol import ScoreFunction
+from evaluation.seeds import generator
 
 
 class Baseline(Protocol):
@@ -47,7 +48,7 @@ class RandomBaseline:
     def scores(self, users: IntArray) -> FloatArray:
         """See `Baseline.scores`; uniform in [0, 1)."""
         # One generator per user, so that a user's order does not depend on which block it is scored in.
-        rows = [np.random.default_rng([self.seed, int(user)]).random(self._n_items) for user in users]
+        rows = [generator(self.seed, int(user)).random(self._n_items) for user in users]
         return np.array(rows).reshape(len(rows), self._n_items)
 
 

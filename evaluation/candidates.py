@@ -14,6 +14,7 @@ from scipy import sparse
 from evaluation.arrays import BoolArray, IntArray, SparseRows
 from evaluation.errors import DataError
 from evaluation.metrics.ranking import NO_ITEM, positive_entries
+from evaluation.seeds import generator
 
 _BLOCK_ELEMENTS = 1 << 22
 
@@ -105,7 +106,7 @@ class Candidates:
 
 def _draw(barred: BoolArray, negatives: int, users: IntArray, seed: int) -> BoolArray:
     # One generator a user, so that a user's candidates do not depend on which others are judged.
-    keys = np.stack([np.random.default_rng([seed, int(user)]).random(barred.shape[1]) for user in users])
+    keys = np.stack([generator(seed, int(user)).random(barred.shape[1]) for user in users])
     keys[barred] = np.inf
     count = min(negatives, barred.shape[1])
     nearest = np.argpartition(keys, count - 1, axis=1)[:, :count]

@@ -16,6 +16,7 @@ from evaluation.plotting.plots import importance_plot
 from evaluation.predictions import plan_tasks
 from evaluation.render import TextTable, decimals_for, interval_text, metric_title, number, percent
 from evaluation.results import TaskType
+from evaluation.seeds import generator
 from evaluation.tables import Column
 from evaluation.uncertainty import (
     DEFAULT_LEVEL,
@@ -209,12 +210,12 @@ def permutation_importance(
         return one.value(chosen), np.concatenate([resampler(part) for part in weights])
 
     value, draws = judged(plan)
-    generator = np.random.default_rng(seed)
+    random = generator(seed)
     found = []
     for name, columns in features.items():
         losses, drawn = [], np.zeros(resamples)
         for _ in range(repeats):
-            shuffled = _shuffle(table, columns, generator.permutation(len(table)))
+            shuffled = _shuffle(table, columns, random.permutation(len(table)))
             other, other_draws = judged(_with_scores(plan, np.asarray(predict(shuffled))))
             losses.append(sign * (value - other))
             drawn += sign * (draws - other_draws) / repeats

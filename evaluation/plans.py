@@ -24,7 +24,7 @@ from evaluation.metrics.statistic import (
     is_additive,
     ratio,
 )
-from evaluation.results import TaskType
+from evaluation.results import TaskType, Unit
 from evaluation.tables import Column
 from evaluation.uncertainty import resample_weights
 
@@ -56,6 +56,26 @@ class TaskColumns:
     def score_columns(self) -> list[str]:
         """The score columns as a list."""
         return [self.score] if isinstance(self.score, str) else list(self.score)
+
+
+@dataclass(frozen=True)
+class Units:
+    """What the bootstrap draws.
+
+    Attributes:
+        name: "user", "session" or "row".
+        n: How many there are.
+        n_drawn: How many are drawn: `n`, or the number of random groups they are in.
+    """
+
+    name: Unit
+    n: int
+    n_drawn: int
+
+    @property
+    def n_grouped(self) -> int | None:
+        """The number of random groups, or None where units are drawn singly."""
+        return self.n_drawn if self.n_drawn < self.n else None
 
 
 @dataclass(frozen=True)

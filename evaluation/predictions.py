@@ -15,17 +15,22 @@ from evaluation.metrics.grouped import auc_by_code
 from evaluation.metrics.metric import Kind
 from evaluation.metrics.rows import regression_rows
 from evaluation.metrics.thresholds import Decisions, best_decisions_of, decisions_of
-from evaluation.plans import Draws, Groups, MetricNames, Plan, TaskColumns, draw_metrics, make_plan
+from evaluation.plans import Draws, Groups, MetricNames, Plan, TaskColumns, Units, draw_metrics, make_plan
 from evaluation.results import EvaluationResult, TaskResult, Unit
+from evaluation.seeds import generator
 from evaluation.streaming import STREAMED_ROWS, evaluate_file, labels_are_binary, rows_in_file
 from evaluation.tables import Column, Predictions, column_names, read_columns
 from evaluation.task_baselines import baseline_plans, baseline_results
-from evaluation.uncertainty import DEFAULT_LEVEL, Estimate, check_bootstrap, estimate_from_draws
+from evaluation.uncertainty import (
+    DEFAULT_LEVEL,
+    DEFAULT_RESAMPLES,
+    Estimate,
+    check_bootstrap,
+    estimate_from_draws,
+    resamples_for,
+)
 
 Duplicates: TypeAlias = Literal["keep", "first", "last", "error"]
-
-# Resampling the order of scores costs about 7 seconds for 1,000 resamples of a million rows.
-DEFAULT_RESAMPLES = 200
 
 # More independent units than this are drawn in this many random groups: the width of an interval then has an error of
 # its own of 0.5 %, a tenth of that of 200 resamples, and the cost no longer grows with the rows.
@@ -47,7 +52,7 @@ def evaluate(
     baselines: Mapping[str, Mapping[str, str]] | None = None,
     intervals: bool = True,
     level: float = DEFAULT_LEVEL,
-    resamples: int = DEFAULT_RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> EvaluationResult:
     """Compute the metrics of every task, each with a confidence interval that respects users.
@@ -71,7 +76,7 @@ def evaluate(
             are learned from the judged rows where they are not given (see `rates`); an empty mapping for no baselines.
         intervals: Whether to compute intervals, and baselines along with them.
         level: Confidence level.
-        resamples: Number of bootstrap resamples.
+        resamples: Number of bootstrap resamples; see `resamples_for` unless given.
         seed: Seed of the resamples.
 
     Returns:
@@ -84,12 +89,12 @@ def evaluate(
         EvaluationError: A bad level or too few resamples for it.
     """
     if intervals:
-        check_bootstrap(level, resamples)
+        check_bootstrap(level, DEFAULT_RESAMPLES if resamples is None else resamples)
     if tasks is not None and not tasks:
         raise DataError("tasks is empty: there is nothing to evaluate.")
     chosen = tasks if tasks is not None else default_tasks(predictions)
     check_metric_tasks(metrics, chosen)
-    if isinstance(predictions, str | Path) and rows_in_file(predictions) > STREAMED_ROWS:
+    if isinstance(predictions, str | Path) and (rows := rows_in_file(predictions)) > STREAMED_ROWS:
         if session is not None or duplicates != "keep":
             raise EvaluationError(
                 f"{predictions} has more than {STREAMED_ROWS:,} rows and is judged in blocks, without sessions and "
@@ -102,12 +107,13 @@ def evaluate(
             weight=weight,
             metrics=metrics,
             level=level,
-            resamples=resamples if intervals else 0,
+            resamples=(resamples or resamples_for(rows)) if intervals else 0,
             seed=seed,
         )
     given = [column for one in (baselines or {}).values() for column in one.values()]
     columns = _columns(predictions, chosen, [user, session, item, weight, *given])
     columns, notes = without_duplicates(columns, user, item, duplicates)
+    resamples = resamples or resamples_for(len(next(iter(columns.values()))))
     plans, unit, units = plan_tasks(
         columns, chosen, user=user, session=session, weight=weight, metrics=metrics, seed=seed
     )
@@ -133,26 +139,6 @@ def evaluate(
     return EvaluationResult(
         results, units.name, units.n, level, resamples if intervals else 0, seed, units.n_grouped
     )
-
-
-class Units:
-    """What the bootstrap draws.
-
-    Attributes:
-        name: "user", "session" or "row".
-        n: How many there are.
-        n_drawn: How many are drawn: `n`, or the number of random groups they are in.
-    """
-
-    def __init__(self, name: Unit, n: int, n_drawn: int) -> None:
-        self.name: Unit = name
-        self.n = n
-        self.n_drawn = n_drawn
-
-    @property
-    def n_grouped(self) -> int | None:
-        """The number of random groups, or None where units are drawn singly."""
-        return self.n_drawn if self.n_drawn < self.n else None
 
 
 def plan_tasks(
@@ -201,7 +187,7 @@ def _few_groups(n: int, seed: int) -> tuple[IntArray, int]:
     """Each unit its own, or few enough random groups of units."""
     if n <= MAX_UNITS:
         return np.arange(n), n
-    return np.random.default_rng([seed, n]).permutation(np.arange(n) % MAX_UNITS), MAX_UNITS
+    return generator(seed, n).permutation(np.arange(n) % MAX_UNITS), MAX_UNITS
 
 
 def infer_task(

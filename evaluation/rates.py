@@ -17,6 +17,7 @@ from evaluation.arrays import (
     weights,
 )
 from evaluation.errors import DataError
+from evaluation.seeds import generator
 
 DEFAULT_STRENGTH = 10.0
 _FOLDS = 5
@@ -104,7 +105,7 @@ def _rates_from(
 def _cross_fitted(
     label: FloatArray, weight: FloatArray, item: IntArray, n_items: int, strength: float, seed: int
 ) -> FloatArray:
-    fold = np.random.default_rng([seed, len(label)]).permutation(np.arange(len(label)) % _FOLDS)
+    fold = generator(seed, len(label)).permutation(np.arange(len(label)) % _FOLDS)
     result = np.empty(len(label))
     for number in range(_FOLDS):
         other, mine = fold != number, fold == number

@@ -5,6 +5,7 @@ import numpy as np
 from evaluation.arrays import ArrayLike, BoolArray, FloatArray, codes
 from evaluation.errors import DataError, EvaluationError
 from evaluation.interactions import numbers_of_times
+from evaluation.seeds import generator
 
 
 def leave_last_out(user: ArrayLike, time: ArrayLike, n: int = 1) -> BoolArray:
@@ -80,7 +81,7 @@ def split_by_user(user: ArrayLike, fraction: float = 0.1, *, seed: int = 0) -> B
         raise DataError(f"A split by user needs at least two users, got {n_users}.")
     count = min(max(1, round(n_users * fraction)), n_users - 1)
     chosen = np.zeros(n_users, dtype=bool)
-    chosen[np.random.default_rng(seed).choice(n_users, count, replace=False)] = True
+    chosen[generator(seed).choice(n_users, count, replace=False)] = True
     held_out: BoolArray = chosen[code]
     return held_out
 

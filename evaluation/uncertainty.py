@@ -14,9 +14,13 @@ import numpy as np
 
 from evaluation.arrays import FloatArray
 from evaluation.errors import DataError, EvaluationError
+from evaluation.seeds import generator
 
 DEFAULT_LEVEL = 0.95
 DEFAULT_RESAMPLES = 1000
+FEW_RESAMPLES = 200
+LONG = 1_000_000
+"""Rows beyond which resamples of the order of scores take long: 1,000 of a million rows take about 20 seconds."""
 _BLOCK_BYTES = 128 << 20
 
 
@@ -118,6 +122,11 @@ def check_bootstrap(level: float, resamples: int) -> None:
         raise EvaluationError(f"resamples must be at least {needed} for level {level}, got {resamples}.")
 
 
+def resamples_for(rows: int) -> int:
+    """Resamples of a table that nobody chose a number for: fewer where there are many rows."""
+    return DEFAULT_RESAMPLES if rows <= LONG else FEW_RESAMPLES
+
+
 def resample_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatArray]:
     """How often each unit is drawn, in blocks of resamples of bounded memory.
 
@@ -129,12 +138,12 @@ def resample_weights(n_units: int, resamples: int, seed: int) -> Iterator[FloatA
     Yields:
         float64 [U, resamples of the block], whole numbers; each column sums to U.
     """
-    generator = np.random.default_rng(seed)
+    random = generator(seed)
     block = max(1, min(resamples, _BLOCK_BYTES // (8 * max(n_units, 1))))
     for start in range(0, resamples, block):
         counts = np.empty((min(block, resamples - start), n_units))
         for row in counts:
-            row[:] = np.bincount(generator.integers(n_units, size=n_units), minlength=n_units)
+            row[:] = np.bincount(random.integers(n_units, size=n_units), minlength=n_units)
         yield np.ascontiguousarray(counts.T)
 
 

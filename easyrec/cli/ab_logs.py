@@ -155,7 +155,7 @@ def aa(
     experiment: Annotated[str, typer.Argument(metavar="NAME", help="Whose metrics and weights.")],
     events: PastOption,
     runs: Annotated[int, typer.Option(min=1, help="Number of splits.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Other splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Other splits.")] = 0,
     since: SinceOption = None,
     until: UntilOption = None,
     rename: RenameOption = None,

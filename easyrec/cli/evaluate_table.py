@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _DUPLICATES = ("keep", "first", "last", "error")
 _TYPES = ("binary", "regression", "multiclass")
-_MANY_RESAMPLES, _FEW_RESAMPLES = 1000, 200
-_LONG = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,6 @@ class TableRequest:
 def judge_table(request: TableRequest) -> None:
     """Judges a table, prints what was found, and writes the report."""
     from evaluation import evaluate, write_report
-    from evaluation.streaming import rows_in_file
 
     request.check()
     tasks = request.tasks()
@@ -147,16 +144,13 @@ def judge_table(request: TableRequest) -> None:
     if metrics is not None:
         tasks = {name: task for name, task in tasks.items() if metrics[name]}
         metrics = {name: metrics[name] for name in tasks}
-    resamples = request.resamples
-    if resamples is None:
-        resamples = _MANY_RESAMPLES if rows_in_file(request.table) <= _LONG else _FEW_RESAMPLES
     result = evaluate(
         request.table,
         tasks=tasks,
         metrics=metrics,
         duplicates=request.duplicates,  # type: ignore[arg-type]
         level=request.level,
-        resamples=resamples,
+        resamples=request.resamples,
         **request.columns,  # type: ignore[arg-type]
     )
     slices = [_sliced(request, tasks, name, result) for name in tasks] if request.slices else []

@@ -38,15 +38,15 @@ class EvaluationConfig(StrictModel):
     """What stands beside the model in every report, as far as the data allow."""
     batch_size: int = Field(8192, ge=1)
     """Rows predicted at once."""
-    resamples: int = Field(200, ge=0)
-    """Bootstrap resamples for confidence intervals; 0 for none."""
+    resamples: int | None = Field(None, ge=0)
+    """Bootstrap resamples for confidence intervals; 0 for none, 1000 unless given (200 for over a million rows)."""
     max_users: int | None = Field(None, ge=1)
     """Rank for at most this many users, drawn at random."""
 
     @field_validator("resamples")
     @classmethod
-    def _enough_for_the_tails(cls, value: int) -> int:
-        if 0 < value < _FEWEST_RESAMPLES:
+    def _enough_for_the_tails(cls, value: int | None) -> int | None:
+        if value is not None and 0 < value < _FEWEST_RESAMPLES:
             raise ValueError(
                 f"the ends of a 95 % interval need at least {_FEWEST_RESAMPLES} resamples; 0 computes no intervals"
             )

@@ -40,6 +40,7 @@ from evaluation import (
 )
 from evaluation.rates import DEFAULT_STRENGTH, rates_of_counts
 from evaluation.slice_result import SLICE_RESAMPLES
+from evaluation.uncertainty import DEFAULT_RESAMPLES
 
 Predict = Callable[[pa.Table], Predictions]
 ScoreFunction = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
@@ -186,12 +187,11 @@ class OfflineEvaluation:
             baselines=baselines,
             weight="weight" if self.config.data.weight is not None else None,
             metrics=metrics,
-            intervals=intervals and options.resamples > 0,
-            resamples=max(options.resamples, 1),
+            intervals=intervals and options.resamples != 0,
+            resamples=options.resamples or None,
             seed=self.config.training.seed,
         )
-        draws = options.resamples if intervals else 0
-        return replace(result, slices=self._slices(table, sums, draws, result)) if draws else result
+        return replace(result, slices=self._slices(table, sums, result)) if result.resamples else result
 
     def predictions(self, predict: Predict, max_rows: int | None = None) -> pa.Table:
         """A predictions table of the evaluation rows: users, items, weights, and by task `label/<task>` and scores.
@@ -224,7 +224,7 @@ class OfflineEvaluation:
         return pa.concat_tables(parts)
 
     def _slices(
-        self, table: pa.Table, sums: Mapping[str, LabelSums], resamples: int, result: EvaluationResult
+        self, table: pa.Table, sums: Mapping[str, LabelSums], result: EvaluationResult
     ) -> tuple[SliceResult, ...]:
         """The first task by how many training rows users and items have, in quarters."""
         keys = self.config.data.keys
@@ -249,7 +249,7 @@ class OfflineEvaluation:
             user=keys.user,
             weight="weight" if self.config.data.weight is not None else None,
             # P-values adjusted for several slices live further out in the tails than the ends of an interval.
-            resamples=max(resamples, SLICE_RESAMPLES),
+            resamples=max(result.resamples, SLICE_RESAMPLES),
             seed=self.config.training.seed,
         )
         # One number has one interval in a report, however often its bootstrap is run.
@@ -328,8 +328,8 @@ class OfflineEvaluation:
             interactions=data.interactions if intervals else None,
             attributes=data.attributes if intervals else None,
             reference=reference,
-            intervals=intervals and draws > 0,
-            resamples=max(draws, 1),
+            intervals=intervals and draws != 0,
+            resamples=draws or DEFAULT_RESAMPLES,
             seed=self.config.training.seed,
         )
 

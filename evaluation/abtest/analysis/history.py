@@ -12,20 +12,15 @@ import ibis
 import numpy as np
 
 from evaluation.abtest.analysis.metric_results import Question
-from evaluation.abtest.analysis.sums import AveragedMetric
-from evaluation.abtest.analysis.tables import DAY, event_rows, real, to_records
-from evaluation.abtest.analysis.units import counts_by_variant, eligible, unit_table
-from evaluation.abtest.analysis.values import (
-    Values,
-    measure_values,
-    measures_of,
-    metric_parts,
-    snapshot,
-)
+from evaluation.abtest.analysis.sums import AveragedMetric, read_sums
+from evaluation.abtest.analysis.tables import DAY, event_rows, to_records
+from evaluation.abtest.analysis.units import counts_by_variant, unit_table
+from evaluation.abtest.analysis.values import Values, measure_values, measures_of, snapshot, summed_metrics
 from evaluation.abtest.errors import ExperimentDataError
+from evaluation.abtest.hashing import BUCKETS
 from evaluation.abtest.schema import ExperimentConfig
 from evaluation.abtest.statistics.effects import compare
-from evaluation.abtest.statistics.moments import Moments
+from evaluation.abtest.statistics.moments import COLUMNS, PRE_NUMERATOR, Moments
 from evaluation.abtest.statistics.power import Traffic, normal_count
 from evaluation.abtest.statistics.sequential import SpendingBounds
 from evaluation.arrays import FloatArray
@@ -115,24 +110,55 @@ def _exposed(active: Any) -> Any:
     )
 
 
-def unit_values(history: History) -> dict[str, FloatArray]:
-    """Numerator, denominator and both before, of each unit, float64 [4, units]; and "unit", text [units]."""
+@dataclass(frozen=True)
+class BucketSums:
+    """A metric summed over the units of each bucket: arms are made of whole buckets, as in the service.
+
+    Attributes:
+        count: Units whose window is over, float64 [buckets].
+        sums: Of the four columns of `Moments`, float64 [buckets, 4].
+        products: Of pairs of them, float64 [buckets, 4, 4].
+    """
+
+    count: FloatArray
+    sums: FloatArray
+    products: FloatArray
+
+    def moments(self, chosen: FloatArray) -> Moments:
+        """Moments of arms.
+
+        Args:
+            chosen: Which buckets each arm has, 0 or 1, float64 [..., buckets].
+        """
+        flat = self.products.reshape(len(self.count), -1)
+        products = (chosen @ flat).reshape(*chosen.shape[:-1], COLUMNS, COLUMNS)
+        return Moments.of_sums(chosen @ self.count, chosen @ self.sums, products)
+
+    @property
+    def everybody(self) -> Moments:
+        """Moments of all units."""
+        return self.moments(np.ones(len(self.count)))
+
+
+def bucket_sums(history: History) -> tuple[FloatArray, dict[str, BucketSums]]:
+    """Units of each bucket, float64 [buckets], and sums by metric; the memory does not grow with the units."""
     wide, end = snapshot(history.values)
-    columns: dict[str, Any] = {}
+    # The remainder of a negative number is negative in SQL.
+    wide = wide.mutate(bucket=(wide.unit.hash() % BUCKETS + BUCKETS) % BUCKETS)
+    units = np.zeros(BUCKETS)
+    for row in to_records(wide.group_by("bucket").aggregate(units=wide.count())):
+        units[row["bucket"]] = row["units"]
+    rows = summed_metrics(history.values, wide, end, history.metrics, ["bucket"])
+    found = {}
     for place, (name, metric) in enumerate(history.metrics.items()):
-        parts = metric_parts(history.values, wide, name, metric)
-        inside = eligible(wide, history.values.window_of(metric), end)
-        columns |= {
-            f"x{place}_{k}": ibis.ifelse(inside, part, real(math.nan)) for k, part in enumerate(parts)
-        }
-    # In one order always, so that the same seed gives the same splits.
-    found = wide.select("unit", **columns).order_by("unit").to_pyarrow()
-    result = {
-        name: np.stack([found[f"x{place}_{k}"].to_numpy() for k in range(4)])
-        for place, name in enumerate(history.metrics)
-    }
-    result["unit"] = found["unit"].to_numpy(zero_copy_only=False)
-    return result
+        one = BucketSums(
+            np.zeros(BUCKETS), np.zeros((BUCKETS, COLUMNS)), np.zeros((BUCKETS, COLUMNS, COLUMNS))
+        )
+        for row in rows:
+            bucket = row["bucket"]
+            one.count[bucket], one.sums[bucket], one.products[bucket] = read_sums(metric, place, row)
+        found[name] = one
+    return units, found
 
 
 @dataclass(frozen=True)
@@ -209,12 +235,12 @@ def plan(history: History, one: ExperimentConfig, share: float, *, mde: float | 
     factor = 1.0
     if analysis.method == "group_sequential":
         factor = inflation(analysis.alpha, analysis.power, analysis.spending)
-    values = unit_values(history)
+    _, sums = bucket_sums(history)
     metrics, left = [], list(history.left_out)
     for name, metric in history.metrics.items():
         window = history.values.window_of(metric) or 0.0
         try:
-            metrics.append(_planned(name, values[name], one, traffic, factor, mde, window))
+            metrics.append(_planned(name, sums[name], one, traffic, factor, mde, window))
         except ExperimentDataError:
             if name in one.metrics.goals:
                 raise  # goals decide, so a plan without them would be one of another experiment
@@ -228,22 +254,20 @@ def plan(history: History, one: ExperimentConfig, share: float, *, mde: float | 
 
 def _planned(
     name: str,
-    parts: FloatArray,
+    sums: BucketSums,
     one: ExperimentConfig,
     traffic: Traffic,
     factor: float,
     mde: float | None,
     window: float,
 ) -> PlannedMetric:
-    known = parts[:, np.isfinite(parts[0])]
-    if known.shape[1] < 2:
+    both = sums.everybody
+    if both.count < 2:
         raise ExperimentDataError(
             f"Metric {name!r}: fewer than two units have a whole window in the past period; read more days."
         )
-    half = np.arange(known.shape[1]) % 2 == 0
-    arms = [Moments.of_values(*known[:, side]) for side in (half, ~half)]
-    compared = compare(*arms, cuped=history_has_spread(known))
-    both = arms[0] + arms[1]
+    half = (np.arange(BUCKETS) % 2).astype(np.float64)
+    compared = compare(sums.moments(half), sums.moments(1 - half), cuped=has_history(both))
     value = float(both.value())
     variance = float(both.variance()) * (1 - float(compared.variance_saved))
     if not value or not variance > 0 or not math.isfinite(variance):
@@ -275,7 +299,7 @@ def _planned(
     ]
     return PlannedMetric(
         name,
-        known.shape[1],
+        int(both.count),
         value,
         math.sqrt(variance),
         float(compared.variance_saved),
@@ -286,9 +310,9 @@ def _planned(
     )
 
 
-def history_has_spread(parts: FloatArray) -> bool:
+def has_history(both: Moments) -> bool:
     """Whether the covariate differs between units."""
-    return parts.shape[1] > 0 and bool(np.ptp(parts[2]) > 0)
+    return bool(both.cov[PRE_NUMERATOR, PRE_NUMERATOR] > 0)
 
 
 def _arm_shares(one: ExperimentConfig) -> float:

@@ -1,20 +1,25 @@
 """Splits of past users without any difference: do the statistics keep their word on a team's own data?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from evaluation.abtest.analysis.history import History, history_has_spread, unit_values
+from evaluation.abtest.analysis.history import BucketSums, History, bucket_sums, has_history
 from evaluation.abtest.errors import ExperimentDataError
-from evaluation.abtest.hashing import drawer
+from evaluation.abtest.hashing import BUCKETS
 from evaluation.abtest.schema import ExperimentConfig
-from evaluation.abtest.statistics.effects import compare
-from evaluation.abtest.statistics.moments import Moments
+from evaluation.abtest.statistics.effects import Contrast, compare
+from evaluation.abtest.statistics.moments import DENOMINATOR, NUMERATOR, Moments
 from evaluation.abtest.statistics.ratio_check import sample_ratio_p
 from evaluation.arrays import FloatArray
+from evaluation.seeds import generator
+
+_FEWEST = 20
+_ALARM = 0.001
+_AT_ONCE = 500
+"""Runs computed together: 40 MB."""
 
 
 @dataclass(frozen=True)
@@ -74,56 +79,51 @@ def simulate_null(history: History, one: ExperimentConfig, *, runs: int = 1000, 
     Raises:
         ExperimentDataError: Too few units.
     """
-    values = unit_values(history)
-    units = values.pop("unit")
-    if len(units) < 20 or runs < 1:
-        raise ExperimentDataError(f"A/A tests need at least 20 units and a run, got {len(units)} and {runs}.")
-    draw = drawer(f"aa {seed}")
-    hashes = np.fromiter((draw(str(unit)) for unit in units), dtype=np.uint64, count=len(units))
+    units, sums = bucket_sums(history)
+    if units.sum() < _FEWEST or runs < 1:
+        raise ExperimentDataError(
+            f"A/A tests need at least {_FEWEST} units and a run, got {units.sum():g} and {runs}."
+        )
     weights = [one.variants[one.control].weight or 1]
     weights.append(next(v.weight for name, v in one.variants.items() if name != one.control) or 1)
-    share = weights[0] / sum(weights)
-    sides = [_mixed(hashes, run) < share for run in range(runs)]
-    alarms = [sample_ratio_p([int(side.sum()), int((~side).sum())], weights) < 0.001 for side in sides]
-    usable = {name: parts for name, parts in values.items() if _differs(parts)}
+    usable = {name: parts for name, parts in sums.items() if _differs(parts.everybody)}
     if not usable:
         raise ExperimentDataError(
-            f"No metric differs between past users, so nothing can be tested: {', '.join(values)}."
+            f"No metric differs between past users, so nothing can be tested: {', '.join(sums)}."
         )
-    metrics = [_null(name, parts, sides, one.analysis.alpha) for name, parts in usable.items()]
-    left = [name for name in values if name not in usable]
+    alarms: list[bool] = []
+    found: dict[str, list[Contrast]] = {name: [] for name in usable}
+    for sides in _splits(runs, seed, weights[0] / sum(weights)):
+        counts = sides @ units
+        alarms += [sample_ratio_p([count, units.sum() - count], weights) < _ALARM for count in counts]
+        for name, parts in usable.items():
+            cuped = has_history(parts.everybody)
+            arms = parts.moments(sides), parts.moments(1 - sides)
+            found[name].append(compare(*arms, cuped=cuped).absolute)
+    metrics = [_null(name, usable[name], contrasts, one.analysis.alpha) for name, contrasts in found.items()]
+    left = [name for name in sums if name not in usable]
     return NullResult(runs, one.analysis.alpha, metrics, float(np.mean(alarms)), left)
 
 
-def _differs(parts: FloatArray) -> bool:
+def _differs(everybody: Moments) -> bool:
     """Whether enough units have a value for a test, and not all the same."""
-    known = parts[:, np.isfinite(parts[0])]
-    return known.shape[1] >= 20 and bool(np.ptp(known[:2], axis=1).max() > 0)
+    variances = np.diagonal(everybody.cov)[[NUMERATOR, DENOMINATOR]]
+    return bool(everybody.count >= _FEWEST and variances.max() > 0)
 
 
-def _mixed(hashes: Any, run: int) -> FloatArray:
-    """Uniform numbers in [0, 1): the hash of each unit mixed with the number of the run (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        mixed = hashes + np.uint64((run + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed = mixed ^ (mixed >> np.uint64(31))
-    numbers: FloatArray = (mixed >> np.uint64(11)).astype(np.float64) / 2**53
-    return numbers
+def _splits(runs: int, seed: int, share: float) -> Iterator[FloatArray]:
+    """The buckets of the control in each run, 0 or 1, float64 [runs at once, buckets]; as many as in the service."""
+    random = generator(seed)
+    side = (np.arange(BUCKETS) < round(share * BUCKETS)).astype(np.float64)
+    for start in range(0, runs, _AT_ONCE):
+        yield random.permuted(np.tile(side, (min(_AT_ONCE, runs - start), 1)), axis=1)
 
 
-def _null(name: str, parts: FloatArray, sides: Sequence[Any], alpha: float) -> NullMetric:
-    known = np.isfinite(parts[0])
-    cuped = history_has_spread(parts[:, known])
-    p_values, effects, errors = [], [], []
-    for side in sides:
-        arms = [Moments.of_values(*parts[:, chosen & known]) for chosen in (side, ~side)]
-        absolute = compare(*arms, cuped=cuped).absolute
-        p_values.append(float(absolute.p_value()))
-        effects.append(float(absolute.estimate))
-        errors.append(float(absolute.se))
-    rate = float(np.mean(np.array(p_values) < alpha))
-    reach = 1.96 * math.sqrt(alpha * (1 - alpha) / len(sides))
-    mean_error = float(np.mean(errors))
+def _null(name: str, parts: BucketSums, contrasts: Sequence[Contrast], alpha: float) -> NullMetric:
+    p_values = np.concatenate([one.p_value() for one in contrasts])
+    effects = np.concatenate([one.estimate for one in contrasts])
+    mean_error = float(np.mean(np.concatenate([one.se for one in contrasts])))
+    rate = float(np.mean(p_values < alpha))
+    reach = 1.96 * math.sqrt(alpha * (1 - alpha) / len(p_values))
     ratio = float(np.std(effects)) / mean_error if mean_error > 0 else math.nan
-    return NullMetric(name, int(known.sum()), rate, max(alpha - reach, 0.0), alpha + reach, ratio)
+    return NullMetric(name, int(parts.count.sum()), rate, max(alpha - reach, 0.0), alpha + reach, ratio)

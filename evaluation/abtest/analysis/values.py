@@ -292,6 +292,19 @@ def moments(
         By metric, then by (variant, *values of `by`).
     """
     keys = ["variant", *by]
+    rows = summed_metrics(values, wide, end, metrics, keys)
+    return {
+        name: {
+            tuple(row[key] for key in keys): Moments.of_sums(*read_sums(metric, place, row)) for row in rows
+        }
+        for place, (name, metric) in enumerate(metrics.items())
+    }
+
+
+def summed_metrics(
+    values: Values, wide: Any, end: float, metrics: Mapping[str, AveragedMetric], keys: Sequence[str]
+) -> Sequence[dict[str, Any]]:
+    """Sums of all metrics by columns of the units, as `read_sums` reads them; metrics by their place."""
     sums: dict[str, Any] = {}
     for place, (name, metric) in enumerate(metrics.items()):
         counted = eligible(wide, values.window_of(metric), end)
@@ -303,13 +316,7 @@ def moments(
             weight.sum(),
             *weighted(weight, parts),
         )
-    rows = to_records(wide.group_by(keys).aggregate(**sums))
-    return {
-        name: {
-            tuple(row[key] for key in keys): Moments.of_sums(*read_sums(metric, place, row)) for row in rows
-        }
-        for place, (name, metric) in enumerate(metrics.items())
-    }
+    return to_records(wide.group_by(keys).aggregate(**sums))
 
 
 def moments_by_age(

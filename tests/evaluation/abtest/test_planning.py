@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from evaluation.abtest.analysis.engines import duckdb_connection
-from evaluation.abtest.analysis.history import history_of, inflation, plan
+from evaluation.abtest.analysis.history import bucket_sums, history_of, inflation, plan
 from evaluation.abtest.analysis.null_splits import simulate_null
 from evaluation.abtest.analysis.planning_text import null_text, plan_text
 from evaluation.abtest.analysis.run import questions_of
 from evaluation.abtest.analysis.tables import open_events
+from evaluation.abtest.analysis.values import moments, snapshot
 from evaluation.abtest.errors import ExperimentDataError
 from evaluation.abtest.statistics.moments import Moments
 from evaluation.abtest.statistics.sequential import SpendingBounds
@@ -92,6 +93,19 @@ def test_no_difference_is_found_in_splits_of_past_users(past):
     assert simulate_null(history, config, runs=50) == simulate_null(history, config, runs=50)
     with pytest.raises(ExperimentDataError, match="at least"):
         simulate_null(history, config, runs=0)
+
+
+def test_sums_by_bucket_are_those_of_all_units(past):
+    _, history = past
+    units, sums = bucket_sums(history)
+    assert units.sum() == history.values.table.counts["units"]
+    assert (units > 0).sum() > 2000  # of 3,000 units, few share one of the 10,000 buckets
+    wide, end = snapshot(history.values)
+    for name, by_variant in moments(history.values, wide, end, history.metrics).items():
+        [whole] = by_variant.values()
+        assert sums[name].everybody.count == whole.count
+        assert sums[name].everybody.mean == pytest.approx(whole.mean)
+        assert sums[name].everybody.cov == pytest.approx(whole.cov)
 
 
 def test_what_cannot_be_planned(past):
