@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from easyrec.cli.common import messages, output
+from easyrec.cli.common import INTERRUPTED, messages, note, output
 from easyrec.startup import start_tensorflow
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def demo(
 
     try:
         result = run_demo(folder, tell, callbacks)
+    except KeyboardInterrupt:
+        note("interrupted; the same command begins again, and replaces what it has written")
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         for bar in bars:
             bar.close()

@@ -62,6 +62,9 @@ def run_demo(
         folder: Working folder: tables go to `data/movielens`, runs to `runs`.
         tell: Called with one line of text as each step begins.
         callbacks: Makes those that follow one training.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM came, during a training too.
     """
     data = folder / "data" / "movielens"
     rows = write_tables(data)
@@ -73,6 +76,8 @@ def run_demo(
         tell(f"training {CONFIGS.name}/{name}")
         config = load_config(CONFIGS / name, _paths(data, folder / "runs"))
         runs[name] = train(config, overwrite=True, callbacks=callbacks())
+        if runs[name].result.reason == "interrupted":
+            raise KeyboardInterrupt  # as it comes at any other step
     retriever, ranker = runs[RETRIEVER], runs[RANKER]
     tell("comparing the funnel with baselines")
     ranking = compare(retriever, ranker)
