@@ -212,9 +212,9 @@ COMMANDS_INTRODUCTION = """\
 
 <!-- Written by docs/generate_reference.py from the commands. Do not edit; run `make docs`. -->
 
-Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration, 130 interrupted. Results go to standard
-output, progress and messages to standard error. Every command has `--help`, and `--traceback`, which shows where in
-the code an error happened.
+Exit codes: 0 done, 1 failed while running, 2 wrong usage, configuration or input, 130 interrupted. Results go to
+standard output, progress and messages to standard error. Every command has `--help`, and `--traceback`, which shows
+where in the code an error happened.
 """
 
 

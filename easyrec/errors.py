@@ -1,12 +1,13 @@
 """What can go wrong, as one small tree.
 
     EasyRecError(ValueError)
-    ├── ConfigError        the YAML, an override or a plug-in is wrong: exit code 2
-    ├── DataError          a file, row or column is wrong
-    │   └── SchemaError    the data do not fit what the configuration says of them
-    ├── TrainingError      training cannot start or go on
-    ├── CheckpointError    a checkpoint is missing, damaged or of another model
-    └── BundleError        a bundle is missing, damaged or of another version
+    ├── InputError             what was given is wrong: exit code 2
+    │   ├── ConfigError        the YAML, an override, an option or a plug-in
+    │   ├── DataError          a file, row or column
+    │   │   └── SchemaError    the data do not fit what the configuration says of them
+    │   ├── CheckpointError    a checkpoint is missing, damaged or of another model
+    │   └── BundleError        a bundle is missing, damaged or of another version
+    └── TrainingError          training cannot start or go on
 
 Every message says what is wrong, where, the value received, and what to do.
 """
@@ -22,6 +23,12 @@ class EasyRecError(ValueError):
     """Root of all errors that EasyRec raises on purpose; `exit_code` is what the command line returns."""
 
     exit_code = 1
+
+
+class InputError(EasyRecError):
+    """What was given is wrong: the same command on the same files fails again, whenever it is run."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,8 @@ class Problem:
         return "  ".join(part for part in (place, self.path, self.message) if part)
 
 
-class ConfigError(EasyRecError):
+class ConfigError(InputError):
     """The configuration is wrong; all problems found are listed, one line each."""
-
-    exit_code = 2
 
     def __init__(self, problems: str | Iterable[Problem]) -> None:
         self.problems = [Problem("", problems)] if isinstance(problems, str) else list(problems)
@@ -58,7 +63,7 @@ class ConfigError(EasyRecError):
         return type(self), (self.problems,)
 
 
-class DataError(EasyRecError):
+class DataError(InputError):
     """A file, row or column cannot be used."""
 
 
@@ -70,11 +75,11 @@ class TrainingError(EasyRecError):
     """Training cannot start or go on."""
 
 
-class CheckpointError(EasyRecError):
+class CheckpointError(InputError):
     """A checkpoint is missing, damaged or belongs to another model."""
 
 
-class BundleError(EasyRecError):
+class BundleError(InputError):
     """A bundle is missing, damaged or written by an incompatible version."""
 
 

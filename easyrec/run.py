@@ -13,17 +13,15 @@ from typing import Any
 from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
-from easyrec.errors import ConfigError, EasyRecError
+from easyrec.errors import ConfigError, InputError
 
 _SHOWN_DIFFERENCES = 12
 _SHOWN_CHARACTERS = 60
 _ABSENT = "nothing"
 
 
-class RunError(EasyRecError):
+class RunError(InputError):
     """A folder is not a run, or holds one that would be overwritten."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from easyrec.errors import ConfigError, EasyRecError
+from easyrec.errors import ConfigError, EasyRecError, InputError
 
 ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.")]
 OverridesOption = Annotated[
@@ -34,6 +34,13 @@ UNWATCHED_WIDTH = 1000
 """Columns where no terminal watches, so that a row of a table stays on one line."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+_WRONG_PLACES = (
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)
+"""Errors of a path that was given; others of the system, such as a full disk, come while running."""
 
 
 def output() -> Console:
@@ -65,7 +72,8 @@ def show_error(error: Exception) -> int:
         error: What ended a command.
 
     Returns:
-        The exit code: that of an `EasyRecError`, else 1.
+        The exit code: that of an `EasyRecError`; that of wrong input for what `evaluation` refuses, and for paths
+        that cannot be used; else 1.
     """
     console = messages()
     if isinstance(error, ConfigError) and (len(error.problems) > 1 or error.problems[0].path):
@@ -97,7 +105,9 @@ def show_error(error: Exception) -> int:
             "report it."
         )
     console.print(Text.assemble(("error: ", "bold red"), text))
-    return error.exit_code if isinstance(error, EasyRecError) else 1
+    if isinstance(error, EasyRecError):
+        return error.exit_code
+    return InputError.exit_code if _is_evaluation_error(error) or isinstance(error, _WRONG_PLACES) else 1
 
 
 def _is_evaluation_error(error: Exception) -> bool:

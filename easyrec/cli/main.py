@@ -9,7 +9,7 @@ what is heavy inside the function (TensorFlow above all, after a call of `start_
         '''Trains a model, then evaluates and exports it.'''
 
 Commands raise errors and never print them; `run` below turns them into one readable message and an exit code: 0 done,
-1 failed while running, 2 wrong usage or configuration, 130 interrupted. Every command has --traceback.
+1 failed while running, 2 wrong usage, configuration or input, 130 interrupted. Every command has --traceback.
 
 Other packages add commands through the entry-point group `easyrec.commands`; each entry names a function or a
 `typer.Typer`, and its name is the command's. It is loaded only when it runs, so a broken one harms no other. What
@@ -34,7 +34,7 @@ from typer.main import get_command
 
 from easyrec import __version__
 from easyrec.cli.common import INTERRUPTED, messages, show_error, with_traceback
-from easyrec.errors import EasyRecError
+from easyrec.errors import DataError, EasyRecError
 
 COMMAND_GROUP = "easyrec.commands"
 
@@ -155,7 +155,7 @@ class LazyGroup(TyperGroup):
         except (
             EOFError
         ) as error:  # click would take it for a refused question and say no more than "Aborted!"
-            raise EasyRecError(f"a file ends too early: {error}") from error
+            raise DataError(f"a file ends too early: {error}") from error
 
 
 def _stand_in(command: LazyCommand) -> Any:

@@ -6,14 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from easyrec.errors import EasyRecError
+from easyrec.errors import EasyRecError, InputError
 from evaluation import DataError, EvaluationError, MetricError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class OfflineError(EasyRecError, EvaluationError):
+class OfflineError(InputError, EvaluationError):
     """Something about a run or its rows makes an honest number impossible."""
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from easyrec.cli.common import messages, output
-from easyrec.errors import ConfigError, EasyRecError, nearest
+from easyrec.errors import ConfigError, nearest
 from serving.security.keys import SCOPES, KeyEntry, hash_key, new_key, read_keys, write_keys
 
 FileOption = Annotated[
@@ -86,6 +86,6 @@ def revoke(name: NameArgument, file: FileOption = DEFAULT_FILE) -> None:
     entries = read_keys(file)
     kept = [entry for entry in entries if entry.name != name]
     if len(kept) == len(entries):
-        raise EasyRecError(f"{file} has no key named {name!r}.{nearest(name, [one.name for one in entries])}")
+        raise ConfigError(f"{file} has no key named {name!r}.{nearest(name, [one.name for one in entries])}")
     write_keys(file, kept)
     output().print(f"The key {name!r} is revoked.")

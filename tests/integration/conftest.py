@@ -64,7 +64,7 @@ def cli(capsys) -> Callable[..., Outcome]:
 def refused(cli) -> Callable[..., str]:
     """Runs a command line that must end with one readable error, and gives the error."""
 
-    def run(*arguments: object, code: int = 1) -> str:
+    def run(*arguments: object, code: int = 2) -> str:
         outcome = cli(*arguments)
         assert outcome.code == code, outcome.err
         assert len(re.findall("^error: ", outcome.err, re.MULTILINE)) == 1, outcome.err

@@ -42,11 +42,11 @@ def config(data, tmp_path) -> dict:
 def failed(config, rows, tmp_path, refused):
     """Trains on the spoiled rows from the command line, and gives the error."""
 
-    def train(spoiled=None, code=1, *overrides) -> str:
+    def train(spoiled=None, *overrides, code=2) -> str:
         (rows if spoiled is None else spoiled).to_parquet(tmp_path / "rows.parquet", index=False)
-        return run(code, *overrides)
+        return run(*overrides, code=code)
 
-    def run(code=1, *overrides) -> str:
+    def run(*overrides, code=2) -> str:
         path = tmp_path / "films.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         sets = [part for override in overrides for part in ("--set", override)]
@@ -129,9 +129,9 @@ def test_a_word_among_numbers_is_named_with_its_row(failed, config, rows, tmp_pa
     cells = lines[8].split(",")
     lines[8] = ",".join([*cells[:place], "many", *cells[place + 1 :]])
     path.write_text("\n".join(lines) + "\n")
-    errors = [failed.run(1)]  # the evaluation rows hold numbers there
+    errors = [failed.run()]  # the evaluation rows hold numbers there
     config["data"] |= {"eval": None}
-    errors.append(failed.run(2))
+    errors.append(failed.run())
     assert "the column 'watched' holds text" in errors[1]
     for error in errors:
         assert "the first that is no number is 'many' in" in error
@@ -159,7 +159,7 @@ def test_unknown_suffix(failed, config, tmp_path):
 
 def test_column_that_the_data_lack(failed, config):
     config["features"]["devise"] = "id"
-    error = failed(code=2)
+    error = failed()
     assert "features.devise" in error
     assert "Did you mean 'device'?" in error
 
@@ -174,12 +174,12 @@ def test_column_of_a_type_that_is_not_read(failed, config, rows, value):
 
 
 def test_label_column_that_the_data_lack(failed):
-    assert "Did you mean 'rating'?" in failed(None, 2, "tasks.liked.label=ratings >= 4")
+    assert "Did you mean 'rating'?" in failed(None, "tasks.liked.label=ratings >= 4")
 
 
 def test_pattern_that_matches_nothing(failed, config):
     config["features"]["tag_*"] = "id"
-    error = failed(code=2)
+    error = failed()
     assert "tag_*" in error
     assert "matches no" in error
 
@@ -189,7 +189,7 @@ def test_duplicated_feature_names(config, rows, tmp_path, refused):
     path = tmp_path / "films.yaml"
     text = yaml.safe_dump(config, sort_keys=False).replace("  device: id", "  device: id\n  device: id")
     path.write_text(text)
-    error = refused("train", path, code=2)
+    error = refused("train", path)
     assert "device" in error
     assert "twice" in error or "already" in error
 
@@ -200,7 +200,7 @@ def test_all_problems_are_listed_at_once(config, rows, tmp_path, refused):
     config["data"]["keys"]["user"] = "usr_id"
     path = tmp_path / "films.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    error = refused("train", path, code=2)
+    error = refused("train", path)
     assert "3 problems in the configuration" in error
     assert error.count("films.yaml:") == 3
 
@@ -317,7 +317,7 @@ def test_label_with_nan(failed, rows, config):
 def test_label_of_text(failed, rows, config):
     config["tasks"] = {"clicked": "binary"}
     config["data"]["eval"] = None
-    error = failed(rows.assign(clicked="yes"), 2)
+    error = failed(rows.assign(clicked="yes"))
     assert "clicked" in error
     assert "'yes'" in error or "text" in error
 
@@ -341,7 +341,7 @@ def test_weights_of_zero_are_refused_before_training(failed, config, rows, part)
 
 
 def test_no_row_is_left(failed):
-    error = failed(None, 1, "data.where=rating > 100")
+    error = failed(None, "data.where=rating > 100")
     assert "no training rows are left" in error
     assert "data.where" in error
 
@@ -352,7 +352,7 @@ def test_loss_that_is_not_finite_names_the_cause(config, rows, tmp_path, refused
     rows.to_parquet(tmp_path / "rows.parquet")
     path = tmp_path / "films.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    error = refused("train", path)
+    error = refused("train", path, code=1)
     assert "not a finite number" in error
     assert "features.watched" in error
 
@@ -372,7 +372,7 @@ def test_loss_that_is_not_finite_names_the_cause(config, rows, tmp_path, refused
     ],
 )
 def test_an_option_is_refused_before_training(failed, override, named):
-    assert named in failed(None, 2, override)
+    assert named in failed(None, override)
 
 
 # The disk, and files of a run.

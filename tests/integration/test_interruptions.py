@@ -251,8 +251,8 @@ def test_a_folder_of_something_else_is_left_alone(data, tmp_path, refused):
     path = tmp_path / "films.yaml"
     path.write_text(yaml.safe_dump(pipeline(data, tmp_path)))
     for more in ([], ["--overwrite"], ["--resume"]):
-        assert "is not empty and holds no run" in refused("train", path, *more, code=2)
-    assert "is a file, not a folder" in refused("train", path, "--run", path, code=2)
+        assert "is not empty and holds no run" in refused("train", path, *more)
+    assert "is a file, not a folder" in refused("train", path, "--run", path)
     assert [file.name for file in (tmp_path / "films").iterdir()] == ["holiday.jpg"]
 
 

@@ -42,14 +42,14 @@ def test_exports_the_bundle_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["train", str(config)]) == 0, capsys.readouterr().err
     folder = tmp_path / "runs" / "tiny"
     shutil.rmtree(folder / "bundle")
-    assert run(["recommend", str(folder), "--user", "3"]) == 1
+    assert run(["recommend", str(folder), "--user", "3"]) == 2
     assert f"has no bundle yet; make one with `easyrec export {folder}`" in capsys.readouterr().err
 
     assert run(["export", str(folder), "--checkpoint", "last"]) == 0
     assert capsys.readouterr().out.startswith(f"bundle  {folder / 'bundle'}  version ")
     assert run(["recommend", str(folder), "--user", "3", "-n", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
-    assert run(["export", str(folder), "--checkpoint", "77"]) == 1
+    assert run(["export", str(folder), "--checkpoint", "77"]) == 2
     assert "77" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ import typer
 
 from easyrec.cli import main
 from easyrec.cli.main import COMMANDS, LazyCommand, run
-from easyrec.errors import ConfigError, DataError, EasyRecError, Problem
+from easyrec.errors import ConfigError, DataError, EasyRecError, Problem, TrainingError
 from evaluation.errors import EvaluationError
 
 ROOT = Path(__file__).parents[3]
@@ -98,17 +98,18 @@ def command(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (DataError("rows are missing"), 1, "error: rows are missing\n"),
+        (DataError("rows are missing"), 2, "error: rows are missing\n"),
         (ConfigError("wrong"), 2, "error: wrong\n"),
         (
             ConfigError([Problem("a.b", "[bold] is wrong", "f.yaml", 3), Problem("c", "too")]),
             2,
             "f.yaml:3  a.b  [bold] is wrong\nc  too\nerror: 2 problems in the configuration\n",
         ),
-        (EvaluationError("no labels"), 1, "error: no labels\n"),
+        (TrainingError("the loss is not a number"), 1, "error: the loss is not a number\n"),
+        (EvaluationError("no labels"), 2, "error: no labels\n"),
         (
             FileNotFoundError(2, "No such file or directory", "x.csv"),
-            1,
+            2,
             "error: No such file or directory: x.csv\n",
         ),
         (OSError(28, "No space left on device"), 1, "error: No space left on device\n"),
@@ -169,7 +170,7 @@ def test_the_end_of_a_file_is_no_refused_question(capsys, command):
         raise EOFError("nothing behind byte 7")
 
     command(read)
-    assert run(["it"]) == 1
+    assert run(["it"]) == 2
     assert capsys.readouterr().err == "error: a file ends too early: nothing behind byte 7\n"
 
 
@@ -243,7 +244,7 @@ def test_commands_of_other_packages_join(package):
     assert "shop_tools" not in modules
     assert fresh("hello", "--name", "Ada", path=[package])[:2] == (0, "hello Ada\n")
     code, _, err, _ = fresh("shop", "open", "--traceback", path=[package])
-    assert code == 1
+    assert code == 2
     assert err.startswith("Traceback")
     assert err.endswith("error: closed")
 

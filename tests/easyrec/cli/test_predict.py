@@ -28,13 +28,13 @@ def test_what_is_left_out_is_told(
     (tmp_path / "rows.csv").write_text("user_id,movie_id\n100,m1\n1,2,3\n")
     arguments = ["predict", str(films_bundle), "--data", str(tmp_path / "rows.csv")]
     arguments += ["--output", str(tmp_path / "out.csv")]
-    assert run(arguments) == 1
+    assert run(arguments) == 2
     assert run([*arguments, "--on-error", "skip"]) == 0
     assert "left out 1 rows" in capsys.readouterr().err
 
 
 def test_neither_run_nor_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["predict", str(tmp_path), "--data", "x.csv", "--output", "y.csv"]) == 1
+    assert run(["predict", str(tmp_path), "--data", "x.csv", "--output", "y.csv"]) == 2
     assert "is neither a bundle" in capsys.readouterr().err
 
 

@@ -18,7 +18,7 @@ def test_it_writes_the_schema(tmp_path, capsys):
 
 
 def test_a_folder_that_is_not_there(tmp_path, capsys):
-    assert run(["schema", "-o", str(tmp_path / "no" / "s.json")]) == 1
+    assert run(["schema", "-o", str(tmp_path / "no" / "s.json")]) == 2
     assert capsys.readouterr().err.startswith("error: No such file or directory: ")
 
 

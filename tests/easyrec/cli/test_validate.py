@@ -77,7 +77,7 @@ def test_columns_that_the_data_lack(data, capsys):
 def test_damaged_data_fail(data, capsys):
     content = (data / "train.parquet").read_bytes()
     (data / "train.parquet").write_bytes(content[: len(content) // 2])
-    assert run(["validate", "pipeline.yaml"]) == 1
+    assert run(["validate", "pipeline.yaml"]) == 2
     assert "train.parquet" in capsys.readouterr().err
 
 

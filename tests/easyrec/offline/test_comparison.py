@@ -59,16 +59,16 @@ def test_runs_are_put_side_by_side(two_runs, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("options", "message"),
     [
-        (["--gate", "auc"], 2, "METRIC:CHANGE"),
-        (["--gate", "liked/acu:0"], 2, "did you mean 'auc'"),
-        (["--gate", "like/auc:0"], 2, "did you mean 'liked/auc'"),
-        (["--metric", "liked/acu"], 1, "did you mean 'liked/auc'"),
+        (["--gate", "auc"], "METRIC:CHANGE"),
+        (["--gate", "liked/acu:0"], "did you mean 'auc'"),
+        (["--gate", "like/auc:0"], "did you mean 'liked/auc'"),
+        (["--metric", "liked/acu"], "did you mean 'liked/auc'"),
     ],
 )
-def test_wrong_options_are_explained(two_runs, capsys, options, code, message):
-    assert run(["compare", str(two_runs.full), str(two_runs.poor), "--resamples", "40", *options]) == code
+def test_wrong_options_are_explained(two_runs, capsys, options, message):
+    assert run(["compare", str(two_runs.full), str(two_runs.poor), "--resamples", "40", *options]) == 2
     assert message in capsys.readouterr().err
 
 
