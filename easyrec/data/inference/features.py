@@ -83,7 +83,8 @@ def _useless(column: ColumnProfile, table: str | None, rows: int | None) -> str 
         and not column.missing
         and column.kind not in ("list<string>", "list<int>", "map")
     ):
-        return f"always {column.examples[0]!r}"
+        value = column.examples[0]
+        return f"always {value!r}" if isinstance(value, str) else f"always {value}"
     if column.kind == "string" and _looks_like_dates(column):
         return (
             f"looks like a time, such as {column.examples[0]!r}, in a form that is not read; write times as "
@@ -97,6 +98,12 @@ def _useless(column: ColumnProfile, table: str | None, rows: int | None) -> str 
         and column.unique_share > _NEAR_UNIQUE
         and column.present > 20
     ):
+        if column.odd is not None:
+            count, value = column.odd
+            return (
+                f"numbers, but not in {count} of {column.present} rows, such as {value!r}: write numbers there, or "
+                "nothing (a delimited file may say with the option `null_values` what stands for nothing)"
+            )
         return (
             f"text that is almost never the same twice ({column.distinct} different in {column.present} rows)"
         )

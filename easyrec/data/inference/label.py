@@ -7,6 +7,7 @@ import shlex
 
 import pyarrow.compute as pc
 
+from easyrec.config import expressions
 from easyrec.data.inference.findings import Choice, Findings
 from easyrec.data.inference.names import (
     ANSWER_WORDS,
@@ -21,7 +22,7 @@ from easyrec.data.inference.names import (
     word_in,
 )
 from easyrec.data.inference.profile import ColumnProfile, TableProfile
-from easyrec.errors import DataError, nearest
+from easyrec.errors import ConfigError, DataError, nearest
 
 _MOST_CLASSES = 50
 _SAY = "--label names another"
@@ -45,6 +46,7 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     named = [column for column in binary if word_in(column.name, LABEL_WORDS)]
     words = [column for column in free if _is_two_words(column)]
     words_named = [column for column in words if word_in(column.name, LABEL_WORDS)]
+    signs = [column for column in free if _is_two_numbers(column) and word_in(column.name, LABEL_WORDS)]
     answers = [column for column in free if column.numbers and has_name(column.name, ANSWER_WORDS)]
     pairs = {"user", "item"} <= found.keys.keys()
     # Where users choose items, a category is the item's; only what is called an answer is one.
@@ -57,6 +59,9 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
     elif words_named:
         _two_words(found, table, words_named[0])
         found.others = [column.name for column in (*binary, *words) if column is not words_named[0]]
+    elif signs:
+        _two_numbers(found, signs[0], "by its name what is to be predicted")
+        found.others = [column.name for column in (*binary, *signs[1:])]
     elif answers:
         _number(found, answers[0], "by its name what is to be predicted")
         found.others = [column.name for column in binary]
@@ -92,12 +97,15 @@ def find_label(found: Findings, table: TableProfile, wanted: str | None) -> None
 def _as_wanted(found: Findings, table: TableProfile, wanted: str) -> None:
     """The label that the user named, a column or an expression."""
     columns = table.columns
-    names = tuple(name for name in columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", wanted))
     if wanted not in columns:
-        if not names:
-            raise DataError(
-                f"the label {wanted!r} names no column of the data; there are {', '.join(columns)}"
-                f"{nearest(wanted, columns)}"
+        try:
+            names = tuple(sorted(expressions.columns(expressions.parse(wanted))))
+        except expressions.ExpressionError as error:
+            raise ConfigError(f"--label {wanted!r} is neither a column nor an expression: {error}") from error
+        unknown = next((name for name in names if name not in columns), None)
+        if unknown is not None or not names:
+            raise ConfigError(
+                f"--label {wanted!r} names no column of the data.{nearest(unknown or wanted, columns)}"
             )
         condition = re.search(r"[<>=]|\b(in|is|and|or|not)\b", wanted) is not None
         found.task_name, found.label_columns = "label", names
@@ -108,6 +116,8 @@ def _as_wanted(found: Findings, table: TableProfile, wanted: str) -> None:
         _binary(found, column, "as you said")
     elif _is_two_words(column):
         _two_words(found, table, column)
+    elif _is_two_numbers(column):
+        _two_numbers(found, column, "as you said")
     elif column.numbers is not None:
         _number(found, column, "as you said")
     elif _is_classes(column):
@@ -128,6 +138,11 @@ def is_binary(column: ColumnProfile) -> bool:
     return numbers is not None and column.distinct == 2 and (numbers.low, numbers.high) == (0.0, 1.0)
 
 
+def _is_two_numbers(column: ColumnProfile) -> bool:
+    """Whether the values are two whole numbers, such as -1 and 1, or 1 and 2."""
+    return column.kind == "int" and column.distinct == 2
+
+
 def _is_rating(column: ColumnProfile, pairs: bool) -> bool:
     """Whether a column is a rating; where rows are no pairs of user and item, only the very word says so."""
     numbers = column.numbers
@@ -143,6 +158,17 @@ def _is_rating(column: ColumnProfile, pairs: bool) -> bool:
 def _binary(found: Findings, column: ColumnProfile, why: str) -> None:
     found.task_name = column.name
     found.task = Choice({"type": "binary"}, f"{why}; {_share(column)}")
+    found.label_columns = (column.name,)
+
+
+def _two_numbers(found: Findings, column: ColumnProfile, why: str) -> None:
+    """Two whole numbers, the larger of which means yes."""
+    low, high = sorted(int(value) for value in column.examples)
+    found.task_name = column.name
+    found.task = Choice(
+        {"type": "binary", "label": f"{quoted(column.name)} == {high}"},
+        f"{why}; {low} or {high}, and {high} is taken for yes; {_share(column)}",
+    )
     found.label_columns = (column.name,)
 
 

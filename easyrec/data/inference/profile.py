@@ -17,7 +17,7 @@ from easyrec.config.data import SourceConfig
 from easyrec.data.column_types import cast, is_list, is_text, kind_of
 from easyrec.data.files import find_files, format_of
 from easyrec.data.inference.csv_options import CODE, csv_options
-from easyrec.data.readers.base import WidenError
+from easyrec.data.readers.base import UnreadableError, WidenError
 from easyrec.data.readers.text import infer
 from easyrec.data.readers.times import guess_form
 from easyrec.data.row_groups import Source
@@ -30,6 +30,7 @@ _LOOKED_AT = 500_000
 _PLACES = 20
 _SEPARATORS = ("|", ";", ",", " ", "/")
 _SMALL_WORDS = frozenset({"the", "a", "an", "of", "in", "is", "to", "for", "with", "on", "at", "no", "not"})
+_NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 _WEIGHTED = re.compile(r"^[^:]+:[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?$", re.IGNORECASE)
 
 
@@ -83,6 +84,7 @@ class ColumnProfile:
         tags: How text splits into values, else None.
         words: Average number of words in a cell of text.
         longest: Values in the longest list, for lists.
+        odd: Of text that is numbers but for at most a tenth of the rows: how many, and one of them.
     """
 
     name: str
@@ -95,6 +97,7 @@ class ColumnProfile:
     tags: Tags | None = None
     words: float = 0.0
     longest: int = 0
+    odd: tuple[int, str] | None = None
 
     @property
     def present(self) -> int:
@@ -117,6 +120,7 @@ class TableProfile:
         rows: Rows of the table, when that is known without reading it all.
         sample: The sample.
         notes: What had to be found out to read it.
+        unread: Columns that cannot be read, and why.
     """
 
     source: SourceConfig
@@ -124,6 +128,7 @@ class TableProfile:
     rows: int | None
     sample: pa.Table
     notes: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> TableProfile:
@@ -144,8 +149,9 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
         )
     options, notes = csv_options(files[0]) if name == "csv" else ({}, {})
     config = SourceConfig(path=(path,), options=options)
+    unread: dict[str, str] = {}
     if name == "parquet":
-        sample, rows = _sample_files(config, storage_options)
+        sample, rows = _sample_files(config, storage_options, unread)
     else:
         sample, rows = _sample_stream(config, storage_options)
     times, form = _times_in_text(sample)
@@ -155,13 +161,13 @@ def profile(path: str, storage_options: Mapping[str, Any] | None = None) -> Tabl
             notes["time_format"] = "how times are written: look whether day and month are not confused"
         if name == "parquet":  # the others find types in the text by themselves
             config = config.model_copy(update={"columns": dict.fromkeys(times, "timestamp")})
-            sample, rows = _sample_files(config, storage_options)
+            sample, rows = _sample_files(config, storage_options, unread)
         else:
             sample, rows = _sample_stream(config, storage_options)
     if sample.num_rows == 0:
         raise DataError(f"{files[0].name} holds no rows")
     columns = {column: _column(column, sample.column(column)) for column in sample.column_names}
-    return TableProfile(config, columns, rows, sample, notes)
+    return TableProfile(config, columns, rows, sample, notes, unread)
 
 
 def _times_in_text(sample: pa.Table) -> tuple[list[str], str | None]:
@@ -185,19 +191,26 @@ def _times_in_text(sample: pa.Table) -> tuple[list[str], str | None]:
 
 
 def _sample_files(
-    config: SourceConfig, storage_options: Mapping[str, Any] | None
+    config: SourceConfig, storage_options: Mapping[str, Any] | None, unread: dict[str, str]
 ) -> tuple[pa.Table, int | None]:
+    """A sample, and how many rows there are; columns that cannot be read are left out of it, and told in `unread`."""
     source = open_source(config, Store(), storage_options)
-    return _sample_source(source), source.num_rows
+    unread |= {name: f"{kind}, which no feature reads" for name, kind in source.unread.items()}
+    while True:
+        try:
+            names = [name for name in source.schema.names if name not in unread]
+            return _sample_source(source, names), source.num_rows
+        except UnreadableError as error:
+            unread[error.column] = error.why
 
 
-def _sample_source(source: Source) -> pa.Table:
+def _sample_source(source: Source, names: Sequence[str]) -> pa.Table:
     step = max(1, len(source.groups) // _PLACES)
     chosen = source.groups[::step][: _PLACES * 2]
     per_place = -(-SAMPLE_ROWS // len(chosen))
     parts = []
     for group in chosen:
-        _, table = next(source.read(group, batch_rows=min(per_place, group.rows)))
+        _, table = next(source.read(group, names, batch_rows=min(per_place, group.rows)))
         parts.append(table)
     return pa.concat_tables(parts).combine_chunks()
 
@@ -275,9 +288,18 @@ def _column(name: str, column: pa.ChunkedArray) -> ColumnProfile:
             missing += len(present) - len(finite)
             present = finite
         numbers = _numbers(present)
-    tags, words = (_tags(present), _words(present)) if is_text(present.type) else (None, 0.0)
+    if not is_text(present.type):
+        return ColumnProfile(name, kind, rows, missing, _distinct(present), _frequent(present), numbers)
     return ColumnProfile(
-        name, kind, rows, missing, _distinct(present), _frequent(present), numbers, tags, words
+        name,
+        kind,
+        rows,
+        missing,
+        _distinct(present),
+        _frequent(present),
+        tags=_tags(present),
+        words=_words(present),
+        odd=_odd(present),
     )
 
 
@@ -299,6 +321,12 @@ def _numbers(values: pa.Array) -> Numbers | None:
     numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     whole = bool((numbers == np.floor(numbers)).all())
     return Numbers(float(numbers.min()), float(numbers.max()), float(np.median(numbers)), whole)
+
+
+def _odd(texts: pa.Array) -> tuple[int, str] | None:
+    """How many texts are no numbers, and the first of them, when most are."""
+    others = texts.filter(pc.invert(pc.match_substring_regex(texts, _NUMBER)))
+    return (len(others), str(others[0])) if 0 < len(others) * 10 <= len(texts) else None
 
 
 def _words(texts: pa.Array) -> float:

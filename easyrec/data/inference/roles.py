@@ -44,6 +44,8 @@ def infer(
             if column.name not in seen:
                 seen.add(column.name)
                 find_feature(found, column, None if profile is table else "table", profile)
+        unread = profile.unread if profile is not None else {}
+        found.left_out |= {name: Choice(None, why) for name, why in unread.items()}
     find_history(found)
     if not found.features:
         reasons = "; ".join(f"{column}: {choice.why}" for column, choice in found.left_out.items())

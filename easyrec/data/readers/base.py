@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from easyrec.config.data import ReaderConfig
 from easyrec.data.files import DataFile
-from easyrec.errors import DataError
+from easyrec.errors import DataError, SchemaError
 
 BATCH_ROWS = 32_768
 """Rows of a chunk, about."""
@@ -125,6 +125,22 @@ class Reader(ABC):
     def row_groups(self, file: DataFile) -> list[int]:
         """Rows of each row group; only for `random_access`."""
         raise NotImplementedError
+
+
+class UnreadableError(SchemaError):
+    """A column holds what its type cannot say.
+
+    Attributes:
+        column: The column.
+        why: What it holds, and what was read.
+    """
+
+    def __init__(self, message: str, column: str, why: str) -> None:
+        self.column, self.why = column, why
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[UnreadableError], tuple[str, str, str]]:
+        return type(self), (str(self), self.column, self.why)
 
 
 class WidenError(DataError):

@@ -86,7 +86,10 @@ class CsvSource(Reader):
     def names(self, file: DataFile) -> list[str]:
         """The columns of a file, from its header or the configuration."""
         if file.location not in self._names:
-            self._names[file.location] = self._read_names(file)
+            try:
+                self._names[file.location] = self._read_names(file)
+            except csv.Error as error:
+                raise self._explain(file, error) from error
         return self._names[file.location]
 
     def delimiter(self, file: DataFile) -> str:
@@ -96,7 +99,10 @@ class CsvSource(Reader):
         if file.location not in self._delimiters:
             with self._text(file) as text:
                 lines = [line for line in itertools.islice(text, 20) if line.strip()]
-            self._delimiters[file.location] = find_delimiter(lines, self.config.quote)
+            try:
+                self._delimiters[file.location] = find_delimiter(lines, self.config.quote)
+            except csv.Error as error:
+                raise self._explain(file, error) from error
         return self._delimiters[file.location]
 
     def _read_names(self, file: DataFile) -> list[str]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from easyrec.config.data import ParquetReader
 from easyrec.data.column_types import DICTIONARY, CastError, is_text, normal
 from easyrec.data.files import DataFile, format_of
-from easyrec.data.readers.base import BATCH_ROWS, Faults, Reader
+from easyrec.data.readers.base import BATCH_ROWS, Faults, Reader, UnreadableError
 from easyrec.data.readers.times import cast_with_times, time_hint
 from easyrec.errors import DataError, SchemaError
 
@@ -90,9 +90,12 @@ class ParquetSource(Reader):
                 arrays.append(cast_with_times(batch.column(index), column.type, self.config.time_format))
             except CastError as error:
                 advice = f". State the type it has under `columns:`, such as `{column.name}: string`"
-                raise SchemaError(
-                    f"{file.name}: column {column.name!r} holds {error.value!r}, which is not read as {column.type}"
-                    f"{time_hint(column.type, error.value) or advice}"
+                if isinstance(error.value, bytes):
+                    advice = ", as it is no text in UTF-8; leave the column out, or write it as text"
+                why = f"holds {error.value!r}, which is not read as {column.type}"
+                hint = time_hint(column.type, error.value) or advice
+                raise UnreadableError(
+                    f"{file.name}: column {column.name!r} {why}{hint}", column.name, why
                 ) from error
         return pa.table(arrays, schema=pa.schema(wanted))
 

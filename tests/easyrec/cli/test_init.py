@@ -388,6 +388,60 @@ def test_faults_end_with_a_message(
     assert "no column looks like a label" in said(tmp_path / "plain.parquet")
 
 
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("clicked >", "is neither a column nor an expression"),
+        ("clickd == 1", "names no column of the data. Did you mean 'clicked'?"),
+        ("clickd", "names no column of the data. Did you mean 'clicked'?"),
+        ("1 == 1", "names no column of the data"),
+    ],
+)
+def test_a_label_that_is_none(label, words, tmp_path, capsys):
+    pq.write_table(pa.table({"x": [1.5, 2.5], "clicked": [0, 1]}), tmp_path / "rows.parquet")
+    assert run(["init", str(tmp_path / "rows.parquet"), "--label", label]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [(), ("--label", "clicked")])
+def test_two_numbers_are_a_label_too(arguments, tmp_path, propose):
+    rows = {"user_id": [1, 2, 3, 4] * 9, "item_id": [1, 2, 3] * 12, "clicked": [-1, 1, -1] * 12}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet", *arguments)
+    assert config.tasks["clicked"].label == "clicked == 1"
+    assert "-1 or 1, and 1 is taken for yes" in text
+
+
+def test_what_cannot_be_read_is_left_out_and_named(tmp_path, propose):
+    rows = {
+        "clicked": [0, 1] * 100,
+        "color": ["red", "blue", "green", "red"] * 50,
+        "deep": [[[1], [2]]] * 200,
+        "bytes": [b"x\xff"] * 200,
+        "large": pa.array([2**63] * 200, pa.uint64()),
+        "price": [*(f"{row}.5" for row in range(199)), "cheap"],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet")
+    assert set(config.features) == {"color"}
+    assert "#   deep: list<element: list<element: int64>>, which no feature reads" in text
+    assert "#   bytes: holds b'x\\xff', which is not read as string" in text
+    assert "#   large: holds 9223372036854775808, which is not read as int64" in text
+    assert "#   price: numbers, but not in 1 of 200 rows, such as 'cheap'" in text
+
+
+def test_a_name_twice_is_no_line_of_data(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("user,item,item,clicked\n" + "1,2,3,1\n4,5,6,0\n" * 20)
+    assert run(["init", str(tmp_path / "rows.csv")]) == 2
+    assert "two columns are called 'item'" in capsys.readouterr().err
+
+
+def test_bytes_are_no_delimited_text(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_bytes(b"a\rb\x01\xff,c\r\rd\n" * 50)
+    assert run(["init", str(tmp_path / "rows.csv")]) == 2
+    assert "is no delimited text" in capsys.readouterr().err
+
+
 def test_it_prints_where_no_file_is_named(shop: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", str(shop["log"])]) == 0
     assert "features:\n" in capsys.readouterr().out
