@@ -131,7 +131,7 @@ def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Help
             found.append(forward)
     if events.compact:
         folders = settings.data / "events", settings.data / EXPOSURES
-        found.append(Compactor(*folders, events.compact_minutes, events.late_minutes))
+        found.append(Compactor(*folders, events.compact_minutes, events.late_minutes, settings.store))
     if settings.watch:
         found.append(FolderWatcher(hub, settings.watch, settings.watch_seconds))
     return found

@@ -12,6 +12,8 @@ of exposures. Whatever breaks off is done again: files are written aside and ren
 passed over.
 
     python -m serving.events.compaction FOLDER
+
+Where several machines share a store, `EASYREC_STORE` names it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import hashlib
+import importlib
 import json
 import logging
 import os
@@ -33,18 +35,27 @@ from typing import Any
 
 import duckdb
 
-from evaluation.abtest.exposure_erasure import erase_users
-from evaluation.abtest.pseudonyms import Pseudonyms
-from evaluation.errors import EvaluationError
-from serving.events.log import CLOSED, OPEN, hour_name, read_segment
+from serving.events.compactor import STORE
+from serving.events.erasures import (
+    EVENTS,
+    IMPRESSIONS,
+    NOT_ERASED,
+    PARQUET,
+    WAITING,
+    Erasures,
+    note_erasures,
+)
+from serving.events.log import CLOSED, OPEN
+from serving.events.sql import copy, database, parquet, quoted, text
+from serving.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
-WAITING, PARQUET, EVENTS, IMPRESSIONS = "waiting", "parquet", "events", "impressions"
 LATE_MINUTES = 60.0
 _REMEMBERED_HOURS = 48
-_ERASED = "erased.json"
+_TYPES = "types.json"
 _MOST_COLUMNS = 500
+_PART_BYTES = 64 << 20
 
 _EVENT_COLUMNS = {
     "kind": "VARCHAR", "received": "DOUBLE", "event_id": "VARCHAR", "type": "VARCHAR", "user_id": "VARCHAR",
@@ -65,6 +76,7 @@ def compact(
     now: float | None = None,
     late_minutes: float = LATE_MINUTES,
     exposures: Path | None = None,
+    store: Store | None = None,
 ) -> dict[str, int]:
     """Writes what can be written by now.
 
@@ -73,6 +85,7 @@ def compact(
         now: Seconds since 1970; the time unless given.
         late_minutes: How long after its hour an impression waits for events.
         exposures: The folder of the exposure log, from which erased users go as well; it may be missing.
+        store: Knows who was erased on other machines, whose logs this one does not see.
 
     Returns:
         Rows of `events` and `impressions` written, and files `rewritten` because users were erased; empty when
@@ -83,22 +96,23 @@ def compact(
         if not alone:
             return {}
         (folder / WAITING).mkdir(exist_ok=True)
-        erased = _erasures(folder)
-        counts = {"events": 0, "impressions": 0, "rewritten": _rewrite(folder, erased)}
-        if exposures is not None:
-            counts["rewritten"] += _rewrite_exposures(exposures, erased)
+        erasures = Erasures(folder, store)
+        erased = erasures.known
+        counts = {"events": 0, "impressions": 0, "rewritten": erasures.apply(exposures)}
         for hour, paths in _by_hour(folder / CLOSED).items():
             if _is_over(hour, now) and not list((folder / OPEN).glob(f"{hour}-*.jsonl")):
                 with _one_hour(hour):
-                    counts["events"] += _write_events(folder, hour, paths, erased)
-                    for path in paths:
-                        os.replace(path, folder / WAITING / path.name)
+                    for part in _parts(paths):
+                        counts["events"] += _write_events(folder, hour, part, erased)
+                        for path in part:
+                            os.replace(path, folder / WAITING / path.name)
         for hour, paths in _by_hour(folder / WAITING).items():
             if _is_over(hour, now, late_minutes * 60):
                 with _one_hour(hour):
-                    counts["impressions"] += _write_impressions(folder, hour, paths, erased, late_minutes)
-                    for path in paths:
-                        path.unlink()
+                    for part in _parts(paths):
+                        counts["impressions"] += _write_impressions(folder, hour, part, erased, late_minutes)
+                        for path in part:
+                            path.unlink()
     return counts
 
 
@@ -112,14 +126,14 @@ def _one_hour(hour: str) -> Iterator[None]:
 
 
 def _write_events(folder: Path, hour: str, paths: Sequence[Path], erased: dict[str, float]) -> int:
-    with duckdb.connect() as connection:
+    with database(folder) as connection:
         _read(connection, "raw", paths, _EVENT_COLUMNS, "event")
-        _note_erasures(connection, erased)
+        note_erasures(connection, erased)
         known = _files(folder, EVENTS, _hours(hour, -_REMEMBERED_HOURS, 1))
-        without = "" if not known else f"AND event_id NOT IN (SELECT event_id FROM {_parquet(known)})"
+        without = _without(connection, "event_id", known)
         connection.execute(
             f"""CREATE TABLE new AS SELECT DISTINCT ON (event_id) * FROM raw
-            WHERE event_id IS NOT NULL AND {_NOT_ERASED} {without} ORDER BY event_id, received"""
+            WHERE event_id IS NOT NULL AND {NOT_ERASED} {without} ORDER BY event_id, received"""
         )
         columns = [
             "event_id", "type", "user_id", "session_id", "item_id", "request_id", "position", "value",
@@ -134,23 +148,24 @@ def _write_events(folder: Path, hour: str, paths: Sequence[Path], erased: dict[s
 def _write_impressions(
     folder: Path, hour: str, paths: Sequence[Path], erased: dict[str, float], late_minutes: float
 ) -> int:
-    with duckdb.connect() as connection:
+    with database(folder) as connection:
         _read(connection, "raw", paths, _IMPRESSION_COLUMNS, "impression")
-        _note_erasures(connection, erased)
+        note_erasures(connection, erased)
         known = _files(folder, IMPRESSIONS, [hour])
-        without = "" if not known else f"AND request_id NOT IN (SELECT request_id FROM {_parquet(known)})"
+        without = _without(connection, "request_id", known)
         connection.execute(
             f"""CREATE TABLE new AS SELECT DISTINCT ON (request_id) * FROM raw
-            WHERE request_id IS NOT NULL AND {_NOT_ERASED} {without} ORDER BY request_id, received"""
+            WHERE request_id IS NOT NULL AND {NOT_ERASED} {without} ORDER BY request_id, received"""
         )
         events = _files(folder, EVENTS, _hours(hour, 0, 1 + -(-int(late_minutes) // 60)))
         source = (
-            f"SELECT request_id, item_id, type, value FROM {_parquet(events)} WHERE request_id IS NOT NULL"
+            f"SELECT request_id, item_id, type, value FROM {parquet(events)} "
+            "WHERE request_id IN (SELECT request_id FROM new)"
             if events
-            else "SELECT ''::VARCHAR request_id, ''::VARCHAR item_id, ''::VARCHAR AS type, 0.0 AS value WHERE false"
+            else "SELECT '' AS request_id, '' AS item_id, '' AS type, 0::DOUBLE AS value WHERE false"
         )
         connection.execute(f"CREATE TABLE answers AS {source}")
-        found = connection.execute("SELECT DISTINCT type FROM answers ORDER BY type").fetchall()
+        types = _types_so_far(folder, connection, events)
         base = [
             "request_id", "user_id", "session_id", "scene", "experiments", "degraded", "fallback", "candidates",
             "fresh_propensity",
@@ -159,18 +174,18 @@ def _write_impressions(
         extra = _exploded(connection, "new", "features", own)
         taken = {*own, *(part.rsplit(" AS ", 1)[1].strip('"') for part in extra)}
         labels = []
-        for (kind,) in found:
+        for kind in types:
             name = kind if kind not in taken and f"{kind}_value" not in taken else f"event_{kind}"
-            labels.append(f"count(*) FILTER (type = {_text(kind)}) AS {_quoted(name)}")
-            labels.append(f"max(value) FILTER (type = {_text(kind)}) AS {_quoted(name + '_value')}")
+            labels.append(f"count(*) FILTER (type = {text(kind)}) AS {quoted(name)}")
+            labels.append(f"max(value) FILTER (type = {text(kind)}) AS {quoted(name + '_value')}")
         connection.execute(
             f"CREATE TABLE outcomes AS SELECT {', '.join(['request_id', 'item_id', *labels])} FROM answers "
             "GROUP BY request_id, item_id"
         )
         outcomes = [
-            f"coalesce(outcomes.{_quoted(name)}, 0) AS {_quoted(name)}"
+            f"coalesce(outcomes.{quoted(name)}, 0) AS {quoted(name)}"
             if not name.endswith("_value")
-            else f"outcomes.{_quoted(name)}"
+            else f"outcomes.{quoted(name)}"
             for name in (label.rsplit(" AS ", 1)[1].strip('"') for label in labels)
         ]
         connection.execute(
@@ -188,69 +203,28 @@ def _write_impressions(
         return _write(connection, query, folder, IMPRESSIONS, hour)
 
 
-def _rewrite(folder: Path, erased: dict[str, float]) -> int:
-    """Writes files anew that hold users who were erased since; returns how many."""
-    if not erased:
-        return 0
-    rewritten = 0
-    for path in sorted((folder / PARQUET).glob("*/*/*.parquet")):
-        moment = "received" if path.parts[-3] == EVENTS else "time"
-        with duckdb.connect() as connection:
-            _note_erasures(connection, erased)
-            kept = _NOT_ERASED.replace("received", f"epoch({moment})")
-            gone = connection.execute(
-                f"SELECT count(*) FROM {_parquet([path])} AS raw WHERE NOT ({kept})"
-            ).fetchone()
-            if not gone or not gone[0]:
-                continue
-            rewritten += 1
-            aside = path.with_suffix(".tmp")
-            _copy(connection, f"SELECT * FROM {_parquet([path])} AS raw WHERE {kept}", aside)
-            os.replace(aside, path)
-    return rewritten
+def _without(connection: duckdb.DuckDBPyConnection, key: str, files: Sequence[Path]) -> str:
+    """A condition that leaves out what files have already; only keys at hand are kept in memory, not those of files."""
+    if not files:
+        return ""
+    connection.execute(
+        f"CREATE TABLE there AS SELECT DISTINCT {key} FROM {parquet(files)} WHERE {key} IN (SELECT {key} FROM raw)"
+    )
+    return f"AND {key} NOT IN (SELECT {key} FROM there)"
 
 
-def _rewrite_exposures(folder: Path, erased: dict[str, float]) -> int:
-    """The same for exposures; what cannot be done now is tried again the next time."""
-    try:
-        return erase_users(folder, erased, Pseudonyms.from_environment())
-    except (EvaluationError, OSError) as error:
-        logger.error("%s", error)
-        return 0
-
-
-_NOT_ERASED = (
-    "NOT EXISTS (SELECT 1 FROM erased WHERE erased.digest = sha256(raw.user_id) AND raw.received <= erased.moment)"
-).replace("raw.received", "received")
-
-
-def _erasures(folder: Path) -> dict[str, float]:
-    """When users were erased, by digest of their keys; those in segments are added to those known.
-
-    They are kept as long as a segment may hold older events, as digests, so that no list of erased users remains.
-    """
-    file = folder / _ERASED
-    known: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
-    segments = [*(folder / CLOSED).glob("*.jsonl"), *(folder / WAITING).glob("*.jsonl")]
-    for path in segments:
-        for record, _ in read_segment(path):
-            if record.get("kind") == "erase":
-                digest = hashlib.sha256(str(record["user_id"]).encode()).hexdigest()
-                known[digest] = max(known.get(digest, 0.0), float(record["received"]))
-    first = min((path.name[:13] for path in segments), default="9999")
-    kept = {
-        digest: at for digest, at in known.items() if hour_name(at) >= first or at > time.time() - 172_800
-    }
-    aside = file.with_suffix(".tmp")
-    aside.write_text(json.dumps(kept))
-    os.replace(aside, file)
-    return known
-
-
-def _note_erasures(connection: duckdb.DuckDBPyConnection, erased: dict[str, float]) -> None:
-    connection.execute("CREATE TABLE erased (digest VARCHAR, moment DOUBLE)")
-    if erased:
-        connection.executemany("INSERT INTO erased VALUES (?, ?)", [list(pair) for pair in erased.items()])
+def _types_so_far(folder: Path, connection: duckdb.DuckDBPyConnection, events: Sequence[Path]) -> list[str]:
+    """Types of events that some hour has had: where an hour has none, that is 0, and no missing value."""
+    file = folder / _TYPES
+    known: list[str] = json.loads(file.read_text()) if file.exists() else []
+    rows = connection.execute(f"SELECT DISTINCT type FROM {parquet(events)}").fetchall() if events else []
+    found = [kind for (kind,) in rows]
+    types = sorted({*known, *found})
+    if types != known:
+        aside = file.with_suffix(".tmp")
+        aside.write_text(json.dumps(types))
+        os.replace(aside, file)
+    return types[:_MOST_COLUMNS]
 
 
 def _read(
@@ -261,10 +235,10 @@ def _read(
     kind: str,
 ) -> None:
     """Lines of one kind as a table; damaged lines are passed over."""
-    types = ", ".join(f"{_text(column)}: {_text(type_)}" for column, type_ in columns.items())
+    types = ", ".join(f"{text(column)}: {text(type_)}" for column, type_ in columns.items())
     connection.execute(
-        f"""CREATE TABLE {name} AS SELECT * FROM read_json([{", ".join(_text(str(path)) for path in paths)}],
-        format = 'newline_delimited', columns = {{{types}}}, ignore_errors = true) WHERE kind = {_text(kind)}"""
+        f"""CREATE TABLE {name} AS SELECT * FROM read_json([{", ".join(text(str(path)) for path in paths)}],
+        format = 'newline_delimited', columns = {{{types}}}, ignore_errors = true) WHERE kind = {text(kind)}"""
     )
 
 
@@ -277,7 +251,7 @@ def _exploded(
     if not isinstance(structure, dict):
         return []
     if len(structure) > _MOST_COLUMNS:  # keys that are values, such as ids
-        return [f"CAST({column} AS VARCHAR) AS {_quoted(column)}"]
+        return [f"CAST({column} AS VARCHAR) AS {quoted(column)}"]
     expressions = []
     lowered = {name.lower() for name in taken}
     for name, kind in structure.items():
@@ -285,18 +259,28 @@ def _exploded(
             continue
         lowered.add(name.lower())  # names differ by more than case, in DuckDB
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-        value = f"json_extract({column}, {_text(pointer)})"
-        kind = "BIGINT" if kind == "UBIGINT" else kind
-        plain = isinstance(kind, str) and kind not in ("JSON", "NULL")
-        typed = (
-            f"json_transform({value}, {_text(json.dumps(kind))})"
-            if plain or isinstance(kind, list)
-            else value
-        )
-        if not plain and not isinstance(kind, list):
-            typed = f"CAST({value} AS VARCHAR)"
-        expressions.append(f"{typed} AS {_quoted(name)}")
+        type_ = _column_type(kind)
+        if type_ == "VARCHAR":
+            expressions.append(f"json_extract_string({column}, {text(pointer)}) AS {quoted(name)}")
+        elif type_ is not None:
+            value = f"json_extract({column}, {text(pointer)})"
+            expressions.append(f"json_transform({value}, {text(json.dumps(type_))}) AS {quoted(name)}")
     return expressions
+
+
+def _column_type(kind: Any) -> Any:
+    """The type of a column for what JSON values have in common, or None where none of them says anything.
+
+    A column of nulls or empty lists has no type of its own: written with one, it would not fit the next hour's.
+    """
+    if isinstance(kind, list):
+        inner = _column_type(kind[0])
+        return None if inner is None else [inner]
+    if kind == "NULL":
+        return None
+    if kind == "UBIGINT":  # so that it fits the hours in which there are negative ones
+        return "BIGINT"
+    return "VARCHAR" if kind == "JSON" or isinstance(kind, dict) else kind
 
 
 def _write(connection: duckdb.DuckDBPyConnection, query: str, folder: Path, kind: str, hour: str) -> int:
@@ -307,17 +291,9 @@ def _write(connection: duckdb.DuckDBPyConnection, query: str, folder: Path, kind
     target.mkdir(parents=True, exist_ok=True)
     name = f"part-{secrets.token_hex(8)}"
     aside = target / f"{name}.tmp"
-    rows = _copy(connection, query, aside)
+    rows = copy(connection, query, aside)
     os.replace(aside, target / f"{name}.parquet")
     return rows
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
-    found = connection.execute(f"COPY ({query}) TO {_text(str(path))} (FORMAT parquet, COMPRESSION zstd)")
-    row = found.fetchone()
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return int(row[0]) if row else 0
 
 
 def _by_hour(folder: Path) -> dict[str, list[Path]]:
@@ -325,6 +301,20 @@ def _by_hour(folder: Path) -> dict[str, list[Path]]:
     for path in sorted(folder.glob("*.jsonl")):
         hours.setdefault(path.name[:13], []).append(path)
     return hours
+
+
+def _parts(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Segments in groups that memory has room for, however much an hour has."""
+    part: list[Path] = []
+    size = 0
+    for path in paths:
+        size += path.stat().st_size
+        if part and size > _PART_BYTES:
+            yield part
+            part, size = [], path.stat().st_size
+        part.append(path)
+    if part:
+        yield part
 
 
 def _files(folder: Path, kind: str, hours: Sequence[str]) -> list[Path]:
@@ -347,21 +337,6 @@ def _is_over(hour: str, now: float, late_seconds: float = 0.0) -> bool:
     return now >= start + 3600 + late_seconds or now < start
 
 
-def _parquet(paths: Sequence[Path]) -> str:
-    names = ", ".join(_text(str(path)) for path in paths)
-    return f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("'", "''")
-    return f"'{escaped}'"
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
-
-
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
     """Whether no other process compacts this folder, for as long as the block runs."""
@@ -382,8 +357,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--exposures", type=Path, help="the folder of the exposure log")
     given: Any = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
-    logger.info("%s", compact(given.folder, late_minutes=given.late_minutes, exposures=given.exposures))
+    counts = compact(given.folder, None, given.late_minutes, given.exposures, _shared_store())
+    logger.info("%s", counts)
     return 0
+
+
+def _shared_store() -> Store | None:
+    """The store, if machines share it; one of this machine has no more to tell than the log."""
+    url = os.environ.get(STORE, "")
+    if not url.startswith(("redis", "unix")):
+        return None
+    store: Store = importlib.import_module("serving.stores.redis").RedisStore(url)
+    return store
 
 
 if __name__ == "__main__":

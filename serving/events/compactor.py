@@ -12,6 +12,8 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+STORE = "EASYREC_STORE"
+"""The variable that tells the process of the store."""
 _NICE = 10
 
 
@@ -23,13 +25,17 @@ class Compactor:
         exposures: The folder of the exposure log, from which erased users go as well; it may be missing.
         minutes: How often.
         late_minutes: How long after its hour an impression waits for events.
+        store: As in the settings; one that machines share says who was erased on the others.
     """
 
-    def __init__(self, folder: Path, exposures: Path, minutes: float, late_minutes: float) -> None:
+    def __init__(
+        self, folder: Path, exposures: Path, minutes: float, late_minutes: float, store: str
+    ) -> None:
         self._command = [
             sys.executable, "-m", "serving.events.compaction", str(folder), "--late-minutes", str(late_minutes),
             "--exposures", str(exposures),
         ]  # fmt: skip
+        self._environment = {**os.environ, STORE: store}  # not on the command line: it may hold a password
         self._seconds = minutes * 60
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
@@ -58,6 +64,7 @@ class Compactor:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
+            env=self._environment,
         ) as process:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)

@@ -132,6 +132,29 @@ def test_impressions_are_joined_with_what_answered_them(log, tmp_path):
     assert not list(tmp_path.rglob("*.jsonl")), "what is in Parquet is not kept twice"
 
 
+def test_the_files_of_all_hours_fit_together(log, tmp_path):
+    """What an hour lacks changes the type of no column, and an event that it lacks did not happen there."""
+    hours = [
+        [impression("r0", recent=[], device=None, age=31)],
+        [
+            impression("r1", recent=[1], device="tv", age=None),
+            event("a", NOW + HOUR, request_id="r1", value=2),
+        ],
+        [impression("r2", recent=[], device=None, age=-5, delta=2**63)],
+    ]
+    for number, lines in enumerate(hours):
+        closed(log, lines, NOW + number * HOUR)
+        compact(tmp_path, NOW + (number + 1) * HOUR)
+    compact(tmp_path, NOW + 9 * HOUR)
+    schemas = [
+        pq.read_schema(path) for path in sorted((tmp_path / "parquet" / "impressions").rglob("*.parquet"))
+    ]
+    pa.unify_schemas(schemas)  # every column has one type, wherever it is
+    found = {(row["request_id"], row["position"]): row for row in rows(tmp_path, "impressions")}
+    assert (found["r1", 1]["click"], found["r2", 1]["click"], found["r2", 1]["recent"]) == (1, 0, None)
+    assert (found["r0", 1]["age"], found["r1", 1]["age"], found["r2", 1]["age"]) == (31, None, -5)
+
+
 def test_a_feature_with_the_name_of_an_event_keeps_its_name(log, tmp_path):
     closed(log, [impression("r1", click=7, score=3), event("a", request_id="r1")])
     compact(tmp_path, NOW + 3 * HOUR)

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving.events.event import Event, entry_of, parse_events, seconds
@@ -82,6 +82,7 @@ def test_a_clock_that_is_ahead_does_not_put_an_event_into_the_future():
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
 ))  # fmt: skip
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_sent_is_taken_or_refused_and_what_is_taken_survives_the_log(value):
     event = {**GOOD, "properties": {"any": value}}
     for events, rejected in (parse_events([value]), parse_events([event])):
