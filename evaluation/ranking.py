@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.arrays import IntArray, SparseRows
+from evaluation.baselines import BASELINES
 from evaluation.candidates import Candidates
 from evaluation.cold_start import Apart, cold_parts
 from evaluation.errors import DataError, EvaluationError, MetricError, did_you_mean
@@ -97,6 +98,7 @@ def evaluate_ranking(
     ranker = _Ranker(truth, facts, seen, candidates, max(ks), block_size)
     lists = {name: ranker.lists(name, model) for name, model in models.items()}
     drawn = ModelDraws.of(lists, columns, resamples if intervals else 0, seed)
+    strongest = _strongest(drawn, headline, against) if intervals and against is not None else None
     return RankingResult(
         models=drawn.estimates(level),
         differences=drawn.differences(against, level) if intervals and against is not None else {},
@@ -115,7 +117,20 @@ def evaluate_ranking(
         candidates=candidates.description if candidates is not None else "",
         is_sampled=candidates is not None and candidates.is_sampled,
         popularity=popularity_shares(lists, int(headline.partition("@")[2])),
+        strongest=strongest,
+        from_strongest={}
+        if strongest is None
+        else {name: gaps[headline] for name, gaps in drawn.differences(strongest, level).items()},
     )
+
+
+def _strongest(drawn: ModelDraws, headline: str, reference: str) -> str | None:
+    """The baseline that is best by the primary metric; None if that is the reference, or there is no baseline."""
+    place = [column.name for column in drawn.columns].index(headline)
+    sign = 1 if drawn.columns[place].metric.higher_is_better else -1
+    known = [name for name in drawn.values if name in BASELINES]
+    best = max(known, key=lambda name: sign * drawn.values[name][place], default=None)
+    return None if best == reference else best
 
 
 def _apart(

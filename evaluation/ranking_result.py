@@ -38,6 +38,8 @@ class RankingResult:
         models: Estimates by model and metric at a cut-off, e.g. ``models["two_tower"]["ndcg@10"]``.
         differences: Model minus reference, by model and metric; empty without a reference or intervals.
         reference: The model that others are compared with.
+        strongest: The baseline that is best by the primary metric, unless it is the reference or there is none.
+        from_strongest: Model minus that baseline in the primary metric, by model.
         primary: The metric that the verdict is about.
         ks: Cut-offs, ascending.
         n_users: Number of users judged.
@@ -72,6 +74,8 @@ class RankingResult:
     candidates: str = ""
     is_sampled: bool = False
     popularity: PopularityShares | None = None
+    strongest: str | None = None
+    from_strongest: Mapping[str, PairedDifference] = field(default_factory=dict)
 
     @property
     def metrics(self) -> list[str]:
@@ -98,25 +102,41 @@ class RankingResult:
         Raises:
             KeyError: There is no difference for this model.
         """
-        gap = self.differences[model][self.primary]
+        return self._compared(model, str(self.reference), self.differences[model][self.primary])
+
+    def verdicts(self, model: str) -> list[str]:
+        """A model against the reference, and against the strongest baseline where that is another.
+
+        Raises:
+            KeyError: There is no difference for this model.
+        """
+        sentences = [self.verdict(model)]
+        if self.strongest is not None and model in self.from_strongest and model not in BASELINES:
+            sentences.append(
+                "Against the strongest baseline: "
+                + self._compared(model, self.strongest, self.from_strongest[model])
+            )
+        return sentences
+
+    def _compared(self, model: str, other: str, gap: PairedDifference) -> str:
         change, shown = gap.difference, metric_title(self.primary)
         decimals = decimals_for([change])
         size = change if change.value >= 0 or not gap.is_significant else _turned(change)
         span = f"{percent(self.level)} interval {interval_text(size, decimals)}"
         if not change.has_interval:
-            return f"{model} against {self.reference}: {number(change.value, decimals, signed=True)} {shown}."
-        base = self.value(str(self.reference))
+            return f"{model} against {other}: {number(change.value, decimals, signed=True)} {shown}."
+        base = self.value(other)
         relative = f", {number(100 * change.value / base, 0, signed=True)} %" if base > 0 else ""
         if not gap.is_significant:
             return (
-                f"No clear difference between {model} and {self.reference} in {shown}: "
+                f"No clear difference between {model} and {other} in {shown}: "
                 f"{number(change.value, decimals, signed=True)} ({span})."
             )
         higher = parse_metric(self.primary).metric.higher_is_better
         verb = "beats" if (change.value > 0) == higher else "is worse than"
         wins = f"better for {percent(gap.win_rate)} of users and worse for {percent(gap.loss_rate)}"
         amount = number(size.value, decimals)
-        return f"{model} {verb} {self.reference} by {amount} {shown} ({span}{relative}); it is {wins}."
+        return f"{model} {verb} {other} by {amount} {shown} ({span}{relative}); it is {wins}."
 
     def table(self, k: int | None = None, *, beyond_accuracy: bool = False) -> TextTable:
         """Models by metrics at one cut-off (by default that of the primary metric), best by it first.
@@ -187,7 +207,10 @@ class RankingResult:
                 span = f" ({interval_text(one, decimals[name])})" if one.has_interval else ""
                 cells.append(f"{number(one.value, decimals[name])}{span}")
             rows.append(cells)
-        parts = [f"{name}, {part.n_users:,} users" for name, part in self.apart.items()]
+        parts = [
+            f"{name}, {part.n_users:,} user{'' if part.n_users == 1 else 's'}"
+            for name, part in self.apart.items()
+        ]
         return TextTable([metric_title(self.primary), *parts], rows)
 
     def by_primary(self, metric: str | None = None) -> list[str]:
@@ -248,8 +271,8 @@ class RankingResult:
             "n_relevant_seen", "level", "resamples", "seed", "models": {model: {metric: {"value", "low", "high",
             "level", "n", "note"}}}, "differences": {model: {metric: {"difference": {..}, "p_value", "win_rate",
             "loss_rate"}}}, "verdicts": {model: sentence}, "apart": {part: {"meaning", "n_users", "models"}},
-            "candidates", "is_sampled", "popularity": {"groups", "shares"} or None}``. Numbers that do not exist
-            are None, never NaN.
+            "candidates", "is_sampled", "popularity": {"groups", "shares"} or None, "strongest", "from_strongest":
+            {model: as in "differences"}}``. Numbers that do not exist are None, never NaN.
         """
         return {
             "schema": SCHEMA,
@@ -276,11 +299,13 @@ class RankingResult:
             "candidates": self.candidates,
             "is_sampled": self.is_sampled,
             "popularity": self.popularity.to_dict() if self.popularity else None,
+            "strongest": self.strongest,
+            "from_strongest": {name: gap.to_dict() for name, gap in self.from_strongest.items()},
         }
 
     def to_markdown(self) -> str:
         """Verdicts, the comparison and all metrics at each cut-off."""
-        parts = [self.facts(), *(f"- {self.verdict(model)}" for model in self._judged())]
+        parts = [self.facts(), *(f"- {one}" for model in self._judged() for one in self.verdicts(model))]
         parts.append(self.comparison().to_markdown())
         parts += [self.table(k).to_markdown() for k in self.ks]
         beyond = self.table(beyond_accuracy=True)
@@ -301,12 +326,12 @@ class RankingResult:
         beyond = self.table(beyond_accuracy=True)
         parts += [beyond.to_text()] if len(beyond.header) > 1 else []
         parts += [self.apart_table().to_text()] if self.apart else []
-        parts += [self.verdict(model) for model in self._judged()[:1]]
+        parts += [" ".join(self.verdicts(model)) for model in self._judged()[:1]]
         return "\n\n".join([*parts, self.method()])
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{escape(self.facts())}</p>"]
-        parts += [f"<p>{escape(self.verdict(model))}</p>" for model in self._judged()[:1]]
+        parts += [f"<p>{escape(' '.join(self.verdicts(model)))}</p>" for model in self._judged()[:1]]
         parts += [self.comparison().to_html(), *(self.table(k).to_html() for k in self.ks)]
         beyond = self.table(beyond_accuracy=True)
         parts += [beyond.to_html()] if len(beyond.header) > 1 else []

@@ -88,6 +88,15 @@ def series_colors(ranking: RankingResult, model: str | None, palette: Palette = 
     return {name: own[name] if name in own else next(others) for name in ranking.models}
 
 
+def _line_styles(ranking: RankingResult, colors: Mapping[str, str]) -> dict[str, str]:
+    """Solid lines, but dashes where another model before has the same colour."""
+    names = list(ranking.models)
+    return {
+        name: "--" if colors[name] in {colors[one] for one in names[:place]} else "-"
+        for place, name in enumerate(names)
+    }
+
+
 def ranking_overview(ranking: RankingResult, model: str | None = None, palette: Palette = PRINT) -> Figure:
     """The primary metric of every model with its interval, the best on top."""
     names = ranking.by_primary()[::-1]
@@ -126,6 +135,7 @@ def metric_by_k(
     """
     figure, axes = new_figure(palette, height=3.4)
     colors = series_colors(ranking, model, palette)
+    styles = _line_styles(ranking, colors)
     for name, table in ranking.models.items():
         points = [table[f"{metric}@{k}"] for k in ranking.ks]
         axes.errorbar(
@@ -133,6 +143,7 @@ def metric_by_k(
             [one.value for one in points],
             yerr=_bars(points),
             color=colors[name],
+            linestyle=styles[name],
             linewidth=2.2 if name == model else 1.3,
             elinewidth=1,
             marker="o",

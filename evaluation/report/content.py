@@ -113,7 +113,7 @@ class Report:
         if self.leakage and not self.leakage.is_clean:
             sentences.append(f"Signs of leakage: {self.leakage.findings[0].message}")
         if self.ranking and self.model in self.ranking.differences:
-            sentences.append(self.ranking.verdict(str(self.model)))
+            sentences.append(" ".join(self.ranking.verdicts(str(self.model))))
         if self.evaluation:
             sentences += [
                 verdict for task in self.evaluation.tasks.values() if (verdict := task_verdict(task))

@@ -58,7 +58,12 @@ def _ranking(ranking: RankingResult, model: str | None, draw: PlotMaker) -> dict
         "further": layout.further_plots(ranking, model, draw),
         "primary_k": int(ranking.primary.partition("@")[2]),
         "by_k": layout.cutoff_tables(ranking, model),
-        "verdicts": [ranking.verdict(name) for name in ranking.by_primary() if name in ranking.differences],
+        "verdicts": [
+            sentence
+            for name in ranking.by_primary()
+            if name in ranking.differences
+            for sentence in ranking.verdicts(name)
+        ],
         "beyond": layout.beyond_table(ranking, model),
         "popularity": layout.popularity_plots(ranking, model, draw),
         "apart": plain_table(ranking.apart_table()) if ranking.apart else None,

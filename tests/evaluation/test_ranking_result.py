@@ -58,6 +58,37 @@ def test_the_better_model_beats_popularity(result: Any, world: dict[str, Any]) -
     assert "−" not in result.verdict("worst").split("interval")[1].split(",")[0]
 
 
+def test_the_strongest_baseline_is_named_beside_the_reference(result: Any, world: dict[str, Any]) -> None:
+    assert result.strongest is None  # popularity is the only baseline, and the reference
+    assert result.verdicts("model") == [result.verdict("model")]
+
+    better = {**world["models"], "co_occurrence": world["models"]["model"]}
+    found = evaluate_ranking(better, world["relevant"], world["seen"])
+    assert found.strongest == "co_occurrence"
+    assert found.from_strongest["worst"].difference.value == pytest.approx(
+        found.value("worst") - found.value("co_occurrence")
+    )
+    first, second = found.verdicts("model")
+    assert first == result.verdict("model")
+    assert second.startswith(
+        "Against the strongest baseline: No clear difference between model and co_occurrence in NDCG@10"
+    )
+    assert second in str(found)
+    assert second in found.to_markdown()
+    assert len(found.verdicts("co_occurrence")) == 1  # a baseline is not judged by another
+    assert found.to_dict()["strongest"] == "co_occurrence"
+    plain = evaluate_ranking(better, world["relevant"], world["seen"], intervals=False)
+    assert plain.strongest is None
+
+
+def test_lines_of_one_colour_are_told_apart(world: dict[str, Any]) -> None:
+    many = {f"model {place}": world["models"]["model"] for place in range(9)}
+    found = evaluate_ranking(many, world["relevant"], world["seen"], intervals=False)
+    [axes] = found.plot("ndcg").axes
+    looks = [(line.get_color(), line.get_linestyle()) for line in axes.lines if len(line.get_xdata()) > 1]
+    assert len(looks) == len(set(looks)) == 9
+
+
 def test_seen_items_are_never_recommended(result: Any, world: dict[str, Any]) -> None:
     seen = world["seen"].toarray()
     for lists in result.lists.values():
