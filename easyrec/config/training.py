@@ -172,14 +172,19 @@ class ClusterConfig(StrictModel):
     """Seconds after which a split is taken to hang; ten times the usual, a minute at least, unless given."""
     staleness: int | None = Field(None, ge=1)
     """No split is begun before the one so many places ahead is done; 1 trains one split after the other."""
-    fetch_ahead: bool = False
-    """Fetch the rows and weights of the next batch while one is computed; they are then one update older."""
+    streams: int | None = Field(None, ge=1)
+    """Batches that a worker trains on at the same time; 2 unless given, 1 with `staleness: 1`."""
     transfer: Literal["float32", "bfloat16"] = "float32"
     """Type of rows and their gradients on the way between workers and servers; `bfloat16` moves half the bytes."""
 
+    @property
+    def concurrent_batches(self) -> int:
+        """`streams`, chosen unless it is given."""
+        return self.streams or (1 if self.staleness == 1 else 2)
+
     @model_validator(mode="after")
     def _only_asynchronous_work_runs_ahead(self) -> ClusterConfig:
-        for name in ("staleness", "fetch_ahead"):
+        for name in ("staleness", "streams"):
             if self.mode == "synchronous" and getattr(self, name):
                 raise ValueError(
                     f"`{name}` is about work that runs ahead; with `mode: synchronous` nothing does, so give one of "

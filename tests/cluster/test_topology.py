@@ -17,7 +17,7 @@ from easyrec.training.checkpoints import CheckpointStore
 from tests.cluster.conftest import DEMANDING, At, assert_close, log, weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
-OPTIONS = {"jit_compile": True, **DEMANDING}
+OPTIONS = {"jit_compile": True, "cluster": {"start_timeout": 120, "staleness": 1}, **DEMANDING}
 
 
 @pytest.fixture(scope="module")

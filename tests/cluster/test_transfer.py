@@ -1,4 +1,4 @@
-"""Rows fetched ahead, and rows and gradients in half the bytes: every split once, and about the same model."""
+"""Several batches at once, and rows and gradients in half the bytes: every split once, and about the same model."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from tests.cluster.conftest import TWO, log
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
-def test_ahead_and_in_bfloat16_it_still_learns_from_every_split_once(make, tmp_path):
+def test_in_streams_and_in_bfloat16_it_still_learns_from_every_split_once(make, tmp_path):
     moved, measured = {}, {}
     for name, cluster in {
-        "plain": {},
-        "short": {"fetch_ahead": True, "transfer": "bfloat16"},
+        "plain": {"streams": 1},
+        "short": {"streams": 3, "transfer": "bfloat16"},
     }.items():
         folder = tmp_path / name
         prepared = make(folder, cluster={"start_timeout": 60, **cluster})

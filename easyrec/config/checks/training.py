@@ -110,13 +110,14 @@ def batches_can_be_divided(config: PipelineConfig) -> Findings:
         )
 
 
-def fetching_ahead_is_asynchronous(config: PipelineConfig) -> Findings:
-    """`fetch_ahead` computes with rows of before the last update, `staleness: 1` promises that none are."""
+def streams_are_asynchronous(config: PipelineConfig) -> Findings:
+    """Batches in several streams miss each other's updates, `staleness: 1` promises that none does."""
     cluster = config.training.cluster
-    if cluster.fetch_ahead and cluster.staleness == 1:
+    if cluster.concurrent_batches > 1 and cluster.staleness == 1:
         yield (
-            ("training", "cluster", "fetch_ahead"),
-            "rows fetched ahead miss the last update, which `staleness: 1` rules out; leave one of the two out",
+            ("training", "cluster", "streams"),
+            "batches trained at the same time miss each other's updates, which `staleness: 1` rules out; leave one "
+            "of the two out",
         )
 
 
@@ -125,5 +126,5 @@ TRAINING_RULES = (
     metrics_to_watch_exist,
     list_lengths_are_positive,
     exported_checkpoint_is_named,
-    fetching_ahead_is_asynchronous,
+    streams_are_asynchronous,
 )

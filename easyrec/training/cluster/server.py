@@ -20,11 +20,20 @@ from pathlib import Path
 import tensorflow as tf
 
 from easyrec.errors import EasyRecError
-from easyrec.training.cluster.roles import VARIABLE, Cluster, ClusterError, Role, check_port, parse_tf_config
+from easyrec.training.cluster.roles import (
+    VARIABLE,
+    Cluster,
+    ClusterError,
+    Role,
+    check_port,
+    host_and_port,
+    parse_tf_config,
+)
 from easyrec.versions import versions
 
 _PR_SET_PDEATHSIG = 1
 _LONGEST_NAME = 15
+_STARTING_THREADS = 6
 
 
 def serve(cluster: Cluster, tell: Callable[[str], None]) -> None:
@@ -41,6 +50,7 @@ def serve(cluster: Cluster, tell: Callable[[str], None]) -> None:
     check_port(role)
     name_process(role)
     describe(role)
+    share_cores(cluster)
     os.environ[VARIABLE] = cluster.tf_config(role)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     try:
@@ -61,6 +71,20 @@ def serve(cluster: Cluster, tell: Callable[[str], None]) -> None:
         signal.signal(number, lambda *_: ended.set())
     ended.wait()
     del server  # TensorFlow cannot stop a server; the process ends, and the server with it
+
+
+def share_cores(cluster: Cluster) -> None:
+    """Sets the threads of this process, unless its environment does; before TensorFlow makes any.
+
+    Roles on one machine share its cores: a parallel loop waits for all its threads, so one that has to wait for a core
+    holds up the others. A compiled dense part keeps one of the threads that start operations for as long as it
+    computes, and what other batches fetch and push needs some, too.
+    """
+    host, _ = host_and_port(cluster.task)
+    beside = sum(host_and_port(role)[0] == host for role in cluster.servers)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, cores // beside)))
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(cores + _STARTING_THREADS))
 
 
 def name_process(role: Role) -> None:

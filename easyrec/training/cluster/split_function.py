@@ -4,7 +4,8 @@
     the dense part on the worker (XLA), gradients to the servers
 
 The loop over batches is outside `strategy.run`, in one function, so that a split costs one message from the
-coordinator however many batches it has.
+coordinator however many batches it has. Several such loops, the streams, take batches from one another: while one waits
+for a server, another computes.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import Activations
 from easyrec.embedding.lookup import Lookup
 from easyrec.training.cluster.packing import Packing
+from easyrec.training.cluster.streams import beside_each_other
 from easyrec.training.step import Tensors, TrainStep
 
 Fetched = dict[str, Any]
-State = tuple[tf.Tensor, tf.Tensor, tf.Tensor, Fetched]
+State = tuple[tf.Tensor, Tensors, Lookup, tf.Tensor, tf.Tensor]
 
 _PREFETCH = 3
 _LARGEST_SPLIT = 1 << 20
@@ -68,8 +70,7 @@ class SplitFunction:
         step: The inner step.
         layout: Of the records.
         batch_size: Rows of a full batch, for which the dense part is compiled.
-        ahead: Whether rows and weights of the next batch are fetched while one is computed. They are then as they were
-            before its update.
+        streams: How many batches are trained on at the same time. Each takes the next one when it is done.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class SplitFunction:
         step: TrainStep,
         layout: RecordLayout,
         batch_size: int,
-        ahead: bool = False,
+        streams: int = 1,
     ) -> None:
         self._strategy = strategy
         self._step = step
         self._layout = layout
         self._batch_size = batch_size
-        self._ahead = ahead
+        self._streams = streams
         self._traffic = Traffic(step)
         self._packing = Packing([*step.weights, *step.state])
         self._compiled = tf.function(
@@ -117,42 +118,46 @@ class SplitFunction:
             of work; `worker`, what Linux says of the process that did it.
         """
         begin = tf.timestamp()
-        batches = iter(self.batches(path, seed))
-        state = (tf.constant(0), tf.zeros([1]), tf.constant(0.0, tf.float64), self._next(batches))
         with tf.control_dependencies([begin]):
-            # Two loops, because the shapes of full batches are known and the dense part is compiled for them.
-            state = self._loop(batches, factors, full, True, state)
-            _, losses, moved, _ = self._loop(batches, factors, tf.size(factors), False, state)
+            arguments = (iter(self.batches(path, seed)), factors, full)
+            outcomes = beside_each_other(self._stream, arguments, self._streams)
+            # Not `add_n`: a stream that found no batch gives one zero, whatever the number of losses.
+            losses, moved = (sum(parts[1:], parts[0]) for parts in zip(*outcomes, strict=True))
         with tf.control_dependencies([losses]):
             seconds = tf.timestamp() - begin
             worker = worker_stat()
         return {"losses": losses, "bytes": moved, "worker": worker, "seconds": seconds}
 
-    def _loop(self, batches: Any, factors: tf.Tensor, end: tf.Tensor, full: bool, state: State) -> State:
-        """Trains on batches up to before number `end`; the number reached, sums of losses, bytes, what comes next."""
+    def _stream(self, batches: Any, factors: tf.Tensor, full: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Trains on batches until none is left; sums of losses, which are [1] for no batch, and bytes."""
+        state = (*next(batches), tf.zeros([1]), tf.constant(0.0, tf.float64))
+        # Two loops, because the shapes of full batches are known and the dense part is compiled for them.
+        state = self._loop(batches, factors, full, True, state)
+        _, _, _, losses, moved = self._loop(batches, factors, tf.size(factors), False, state)
+        return losses, moved
 
-        def body(index: tf.Tensor, sums: tf.Tensor, moved: tf.Tensor, fetched: Fetched) -> State:
-            following = self._next(batches) if self._ahead else None
-            losses = self._strategy.run(self._one, args=(fetched, factors[index]), kwargs={"full": full})
+    def _loop(self, batches: Any, factors: tf.Tensor, end: tf.Tensor, full: bool, state: State) -> State:
+        """Trains on batches up to before number `end`; what comes next, sums of losses, bytes."""
+
+        def body(
+            index: tf.Tensor, batch: Tensors, lookup: Lookup, sums: tf.Tensor, moved: tf.Tensor
+        ) -> State:
+            losses = self._strategy.run(
+                self._one, args=(batch, lookup, factors[index]), kwargs={"full": full}
+            )
             self.names = sorted(losses)
-            moved += tf.cast(self._traffic.of(fetched["lookup"]), tf.float64)
+            moved += tf.cast(self._traffic.of(lookup), tf.float64)
             sums += tf.stack([losses[name] for name in self.names])
-            return index + 1, sums, moved, self._next(batches) if following is None else following
+            return (*next(batches), sums, moved)
 
         shapes = tf.nest.map_structure(lambda tensor: tensor.shape, state)
         return tf.while_loop(
             lambda index, *_: index < end,
             body,
             state,
-            shape_invariants=(shapes[0], tf.TensorShape([None]), *shapes[2:]),
+            shape_invariants=(*shapes[:3], tf.TensorShape([None]), *shapes[4:]),
             parallel_iterations=1,
         )
-
-    def _next(self, batches: Any) -> Fetched:
-        """The next batch, with its rows and the dense weights as they are now if they are fetched ahead."""
-        batch, lookup = next(batches)
-        fetched = {"batch": batch, "lookup": lookup}
-        return {**fetched, **self._fetch(lookup)} if self._ahead else fetched
 
     def _fetch(self, lookup: Lookup) -> Fetched:
         fetched = {"rows": self._step.network.embeddings.gather(lookup), "weights": self._packing.read()}
@@ -163,7 +168,7 @@ class SplitFunction:
     def batches(self, path: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
         """The batches of a split in the order of an epoch, with their lookups, made ready on input threads.
 
-        An empty one follows them, so that the next batch can be fetched ahead whichever is the last.
+        Each comes with its number. As many empty ones follow as there are streams, which tell each that it is done.
         """
         embeddings = self._step.network.embeddings
 
@@ -174,22 +179,20 @@ class SplitFunction:
             places = tf.where(seed < 0, 0.0, tf.random.stateless_uniform(tf.shape(records), key))
             places += tf.cast(rows != self._batch_size, tf.float32)
             sequence = tf.gather(records, tf.argsort(places, stable=True))
-            return tf.concat([sequence, [self._layout.empty]], 0)
+            return tf.concat([sequence, [self._layout.empty] * self._streams], 0)
 
-        def ready(record: tf.Tensor) -> tuple[Tensors, Lookup]:
+        def ready(index: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, Tensors, Lookup]:
             batch = self._layout.parse(record)
-            return batch, embeddings.lookup(batch)
+            return tf.cast(index, tf.int32), batch, embeddings.lookup(batch)
 
         records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
-        records = records.batch(_LARGEST_SPLIT).map(ordered).unbatch()
+        records = records.batch(_LARGEST_SPLIT).map(ordered).unbatch().enumerate()
         return records.map(ready, num_parallel_calls=2).prefetch(_PREFETCH).with_options(_as_written())
 
-    def _one(self, fetched: Fetched, factor: tf.Tensor, full: bool) -> Tensors:
+    def _one(self, batch: Tensors, lookup: Lookup, factor: tf.Tensor, full: bool) -> Tensors:
         """One batch, in replica context."""
         step = self._step
-        batch, lookup = fetched["batch"], fetched["lookup"]
-        if not self._ahead:
-            fetched = self._fetch(lookup)
+        fetched = self._fetch(lookup)
         rows, values = fetched["rows"], self._packing.unpack(fetched["weights"])
         count = len(step.weights)
         weights, before = values[:count], values[count:]

@@ -85,7 +85,7 @@ class ClusterTrainer(Trainer):
             self.step,
             self.shards.layout,
             self.shards.batch_size,
-            self.config.cluster.fetch_ahead,
+            self.config.cluster.concurrent_batches,
         )
         return Dispatcher(
             lambda arguments: coordinator.schedule(self.function.train, args=arguments),

@@ -136,8 +136,8 @@ def test_every_rule_says_what_it_holds():
         ("training.early_stopping", {}, "training.early_stopping", "give `data.eval` or `data.split`"),
         (
             "training.cluster",
-            {"staleness": 1, "fetch_ahead": True},
-            "training.cluster.fetch_ahead",
+            {"staleness": 1, "streams": 2},
+            "training.cluster.streams",
             "which `staleness: 1` rules out",
         ),
         (

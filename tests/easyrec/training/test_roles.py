@@ -187,7 +187,7 @@ def test_options_that_parameter_servers_do_not_have_are_refused_by_name(monkeypa
     assert choose(config).strategy == "local"
     with pytest.raises(ConfigError, match=r"training\.synchronized_batch_norm: on parameter servers"):
         choose(config, "local")
-    for name, value in (("staleness", 2), ("fetch_ahead", True)):
+    for name, value in (("staleness", 2), ("streams", 2)):
         with pytest.raises(ValueError, match=f"`{name}` is about work that runs ahead"):
             TrainingConfig(cluster={"mode": "synchronous", name: value})
 
