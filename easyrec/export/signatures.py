@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from easyrec.config.tasks import class_names
@@ -24,7 +26,6 @@ from easyrec.export.runtime import (
     USER_EMBEDDING,
     Runtime,
 )
-from easyrec.export.savedmodel import ArrayFunction
 from easyrec.export.stages import (
     ITEM,
     USER,
@@ -104,9 +105,7 @@ class ModelFunctions:
 
     def runtime(self) -> Runtime:
         """The functions, ready to be called with tables."""
-        functions = {
-            name: ArrayFunction(_WithKeywords(function)) for name, function in self.functions.items()
-        }
+        functions = {name: _OfArrays(function) for name, function in self.functions.items()}
         return Runtime(functions, self.inputs, self.encoded, self.tasks)
 
     def save(self, folder: Path) -> None:
@@ -252,14 +251,18 @@ class ModelFunctions:
         return {entry.tensor: predictions[entry.task] for entry in self.tasks}
 
 
-class _WithKeywords:
-    """A function of a dictionary that is called with keyword arguments, as signatures are."""
+class _OfArrays:
+    """A function of a dictionary of tensors that is called with NumPy arrays as keyword arguments, as signatures are."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def __call__(self, **tensors: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        return self.function(tensors)
+    def __call__(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        tensors = {
+            name: tf.constant(array, tf.string if array.dtype == np.object_ else None)
+            for name, array in arrays.items()
+        }
+        return {name: value.numpy() for name, value in self.function(tensors).items()}
 
 
 def _row_bytes(shapes: Sequence[tuple[int | None, ...]]) -> int:

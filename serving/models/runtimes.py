@@ -14,7 +14,6 @@ from easyrec.export.layout import LITERT
 from easyrec.export.litert.engine import available
 from easyrec.export.manifest import Manifest
 from easyrec.export.runtime import Runtime
-from easyrec.startup import start_tensorflow
 
 RuntimeName = Literal["tensorflow", "litert"]
 RuntimeChoice: TypeAlias = Literal["auto", "tensorflow", "litert"]
@@ -53,8 +52,6 @@ def load_runtime(
         if available() and (folder / LITERT).is_dir()
         else "tensorflow"
     )
-    if name == "tensorflow":
-        start_tensorflow()  # quietly; the import below would let it log
     module, _, function = _LOADERS[name].partition(":")
     first = module not in sys.modules
     loader: Loader = getattr(importlib.import_module(module), function)
