@@ -252,7 +252,7 @@ class ModelFunctions:
 
 
 class _OfArrays:
-    """A function of a dictionary of tensors that is called with NumPy arrays as keyword arguments, as signatures are."""
+    """A function of a dictionary of tensors, called with NumPy arrays as keyword arguments, as signatures are."""
 
     def __init__(self, function: Any) -> None:
         self.function = function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,14 +33,25 @@ def values_tensor(values: pa.Array) -> Tensor:
     Args:
         values: int64, float32, string or binary, not a dictionary.
     """
+    return tensor_of(values)()
+
+
+def tensor_of(values: pa.Array) -> Callable[[], Tensor]:
+    """A function that gives `values_tensor`.
+
+    Called where a graph is traced, it leaves one constant with all the text there, where the tensor itself would leave
+    one for each text; those take ten times the memory wherever the graph is loaded.
+    """
     if pa.types.is_integer(values.type):
-        return tf.constant((values.fill_null(MISSING_INT) if values.null_count else values).to_numpy())
+        numbers = (values.fill_null(MISSING_INT) if values.null_count else values).to_numpy()
+        return lambda: tf.constant(numbers)
     if pa.types.is_floating(values.type):
-        return tf.constant(values.to_numpy(zero_copy_only=False))
-    return _text_tensor(values.fill_null("") if values.null_count else values)
+        numbers = values.to_numpy(zero_copy_only=False)
+        return lambda: tf.constant(numbers)
+    return _text_tensor_of(values.fill_null("") if values.null_count else values)
 
 
-def _text_tensor(values: pa.Array) -> Tensor:
+def _text_tensor_of(values: pa.Array) -> Callable[[], Tensor]:
     """Text joined in Arrow and split by TensorFlow: about twice as fast as through Python objects, and parallel."""
     if len(values) > _FEW:
         one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
@@ -48,9 +59,12 @@ def _text_tensor(values: pa.Array) -> Tensor:
         joined = pc.binary_join(one_list, separator)[0].as_buffer()
         found = np.count_nonzero(np.frombuffer(joined, np.uint8) == _SEPARATOR[0])
         if found == len(values) - 1:
-            text = tf.constant([joined.to_pybytes()])
-            return tf.raw_ops.StringSplitV2(input=text, sep=_SEPARATOR, maxsplit=-1).values
-    return tf.constant(values.to_pylist(), tf.string)
+            text = joined.to_pybytes()
+            return lambda: (
+                tf.raw_ops.StringSplitV2(input=tf.constant([text]), sep=_SEPARATOR, maxsplit=-1).values
+            )
+    texts = values.to_pylist()
+    return lambda: tf.constant(texts, tf.string)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -33,7 +33,7 @@ from easyrec.features.counting import (
     merge,
 )
 from easyrec.features.inputs import MISSING_INT
-from easyrec.features.tensors import Tensor, missing, values_tensor
+from easyrec.features.tensors import Tensor, missing, tensor_of, values_tensor
 from easyrec.features.tensors import as_text as tensor_text
 
 _INTEGER = r"0|-?[1-9][0-9]{0,17}"
@@ -168,16 +168,34 @@ class TableVocabulary(Vocabulary):
         if dtype not in self._tables:
             with tf.init_scope():
                 integer = dtype == tf.int64
-                keys = values_tensor(self._integers if integer else as_text(self.values))
-                absent = tf.constant([MISSING_INT], tf.int64) if integer else tf.constant([""])
-                ids = tf.range(1 + self.oov, self.rows, dtype=tf.int32)
+                values = self._integers if integer else as_text(self.values)
+                absent = np.array([MISSING_INT]) if integer else np.array([b""], np.object_)
                 self._tables[dtype] = tf.lookup.StaticHashTable(
-                    tf.lookup.KeyValueTensorInitializer(
-                        tf.concat([absent, keys], 0), tf.concat([[0], ids], 0)
-                    ),
+                    _InOrder(absent, tensor_of(values), 1 + self.oov),
                     default_value=1 if self.oov == 1 else -1,
                 )
         return self._tables[dtype]
+
+
+class _InOrder(tf.lookup.KeyValueTensorInitializer):
+    """Fills a table with a key of id 0, and keys that are numbered from another id on.
+
+    Keys are made where the table is filled: in an exported graph, when it is loaded.
+    """
+
+    def __init__(self, first: NDArray[Any], keys: Callable[[], Tensor], second_id: int) -> None:
+        super().__init__(tf.constant(first), tf.constant([0], tf.int32))
+        self._first, self._others, self._second_id = first, keys, second_id
+
+    def initialize(self, table: Any) -> Any:
+        """Fills the table."""
+        others = self._others()
+        ids = tf.range(self._second_id, self._second_id + tf.size(others))
+        return tf.raw_ops.LookupTableImportV2(
+            table_handle=table.resource_handle,
+            keys=tf.concat([tf.constant(self._first), others], 0),
+            values=tf.concat([[0], ids], 0),
+        )
 
 
 class HashVocabulary(Vocabulary):

@@ -1,4 +1,4 @@
-"""What computes: the SavedModel with TensorFlow, or its LiteRT form without."""
+"""What computes: the SavedModel with TensorFlow's C library, or its LiteRT form without."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def load_runtime(
     first = module not in sys.modules
     loader: Loader = getattr(importlib.import_module(module), function)
     if first:
-        # What was imported stays. Left to the garbage collector, it would look through all of it again and again, which
-        # takes most of a second with TensorFlow, with every request waiting.
+        # What was imported stays. Left to the garbage collector, it would look through all of it again and again, with
+        # every request waiting.
         gc.collect()
         gc.freeze()
     return name, loader(folder, manifest, threads)

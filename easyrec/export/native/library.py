@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from easyrec.errors import BundleError
 from easyrec.startup import LOG_LEVEL, quiet_records
@@ -29,7 +29,7 @@ _pointer, _text, _int, _int64, _size = (
 class Output(ctypes.Structure):
     """`TF_Output`: one result of one operation."""
 
-    _fields_: Sequence[tuple[str, Any]] = [("operation", _pointer), ("index", _int)]
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [("operation", _pointer), ("index", _int)]
 
 
 # By name: what it returns, and what it takes. What may take long is called with the interpreter lock free; around what
@@ -113,7 +113,8 @@ class Library:
         try:
             yield status
             if self.TF_GetCode(status) != 0:
-                raise NativeError(self.TF_Message(status).decode(errors="replace"))
+                message = self.TF_Message(status).decode(errors="replace")
+                raise NativeError(message.partition("\n")[0])  # what follows are names within the graph
         finally:
             self.TF_DeleteStatus(status)
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from easyrec.errors import BundleError, nearest
@@ -18,7 +17,7 @@ from easyrec.export.native.tensors import from_tensor, give_back, to_tensor, typ
 from easyrec.export.native.wire import SignatureDef, TensorInfo, signatures, varint
 
 Arrays = dict[str, npt.NDArray[Any]]
-_FILE = "saved_model.pb"
+_FILE, _VARIABLES = "saved_model.pb", "variables/variables.index"
 _TAG = b"serve"
 _INTRA_OP_THREADS, _INTER_OP_THREADS = 2, 5
 """Fields of `ConfigProto`."""
@@ -44,6 +43,7 @@ class Session:
         self._library = library()
         try:
             self.signatures = signatures((folder / _FILE).read_bytes())
+            (folder / _VARIABLES).stat()  # without it TensorFlow loads a model that has no weights
             self.graph, self.session = _load(self._library, folder, threads)
         except (OSError, ValueError, NativeError) as error:
             raise BundleError(f"the model in {folder} cannot be loaded: {error}") from error
@@ -88,11 +88,11 @@ class SessionFunction:
         Raises:
             BundleError: An argument is missing, is one too many, or has another type or shape.
         """
-        self._check(arrays)
         opened = self._library
         tensors: list[int] = []
         results = (ctypes.c_void_p * len(self._outputs))()
         try:
+            self._check(arrays)
             tensors.extend(to_tensor(opened, arrays[name]) for name in self._inputs)
             given = (ctypes.c_void_p * len(tensors))(*tensors)
             with opened.checked() as status:

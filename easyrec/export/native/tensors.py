@@ -53,7 +53,7 @@ def to_tensor(library: Library, array: npt.NDArray[Any]) -> int:
     dims = (ctypes.c_int64 * array.ndim)(*array.shape)
     if number == STRING:
         return _to_strings(library, array, dims)
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     tensor: int = library.TF_AllocateTensor(number, dims, array.ndim, array.nbytes)
     if array.nbytes:
         ctypes.memmove(library.TF_TensorData(tensor), array.ctypes.data, array.nbytes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.models.pages import release_pages
+from serving.models.memory import release_pages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels tell and are told otherwise")
 
