@@ -120,7 +120,7 @@ def exposure_rows(table: Any) -> Any:
     table = table.filter(ibis.coalesce(table.kind, "exposure") == "exposure")
     return table.mutate(
         at=seconds(table, "timestamp"),
-        unit=table.unit_id.cast("string"),
+        unit=_text(table.unit_id),
         variant=table.variant.cast("string"),
         forced=table.forced.fill_null(False),
         could_differ=table.could_differ.fill_null(True),

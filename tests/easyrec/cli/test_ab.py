@@ -97,6 +97,12 @@ def test_assign(file, capsys):
     assert run(["ab", "assign", str(file), "--unit", "7", "--at", "soon"]) == 2
 
 
+@pytest.mark.parametrize("unit", ["device=7", "user_id=", ""])
+def test_a_unit_that_no_layer_draws_on_or_without_an_id_gets_no_variant(file, capsys, unit):
+    assert run(["ab", "assign", str(file), "--unit", unit]) == 0
+    assert "no variant (no_unit" in capsys.readouterr().out
+
+
 def test_allocate(file, capsys):
     assert run(["ab", "allocate", str(file), "--write"]) == 0
     assert "segments: [[0, 10000]]" in file.read_text(encoding="utf-8")

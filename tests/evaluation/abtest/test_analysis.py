@@ -437,6 +437,49 @@ def test_everyone_in_one_arm(simulated):
     assert result.units["control"] == 0
 
 
+@pytest.mark.parametrize(
+    ("logged", "did"),
+    [
+        ("Zo\u00eb", "Zoe\u0308"),  # one letter, or two that are one
+        ("Zoe\u0308", "Zo\u00eb"),
+        ("\u674e\u96f7", " \u674e\u96f7 "),
+        ("\U0001f600", "\U0001f600"),
+        ("42", 42.0),
+    ],
+)
+def test_an_id_is_one_however_it_is_written(tmp_path, monkeypatch, logged, did):
+    got = values_of(
+        tmp_path,
+        monkeypatch,
+        [(logged, "control", 0, "r1"), ("7", "din", 0, "r2")],
+        [(did, "click", 0.01, {}), (did, "click", 0.02, {})],
+        clicks={"type": "mean", "value": {"event": "click"}},
+    )
+    assert got["clicks"] == (2.0, 0.0, 1, 1)
+
+
+def test_what_was_done_before_the_first_exposure_is_no_effect(tmp_path, monkeypatch):
+    exposures = [(f"u{n}", "din" if n % 2 else "control", 5.0, f"r{n}") for n in range(40)]
+    events = [(f"u{n}", "click", 1.0, {}) for n in range(40)]
+    got = values_of(
+        tmp_path, monkeypatch, exposures, events, clicks={"type": "mean", "value": {"event": "click"}}
+    )
+    assert got["clicks"] == (0.0, 0.0, 20, 20)
+
+
+def test_a_unit_that_the_events_do_not_have(tmp_path):
+    one = small_logs(
+        tmp_path, [("a", "control", 0, "r1"), ("b", "din", 0, "r2")], [("a", "click", 1, {"device": "d"})]
+    )
+    config = definitions(clicks={"type": "mean", "value": {"event": "click"}})
+    config["layers"]["ranking"]["unit"] = "device_id"
+    with pytest.raises(
+        ExperimentDataError,
+        match="neither the unit's column 'device_id' nor request_id.* did you mean 'device'",
+    ):
+        analyzed(one, config=parse_experiments(config))
+
+
 def test_a_metric_without_variance_says_so(tmp_path):
     exposures = [(f"u{n}", "din" if n % 2 else "control", 0.0, f"r{n}") for n in range(600)]
     events = [(f"u{n}", "view", 0.01, {}) for n in range(600)]
