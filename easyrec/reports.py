@@ -77,7 +77,7 @@ def write_reports(
     """
     run, encoder = prepared.run, prepared.encoder
     coverage = encoder.coverage()
-    warnings = [*notes_of(prepared), *measured.notes, *_choice(prepared, result)]
+    warnings = [*notes_of(prepared), *measured.notes, *choice_of(prepared, result)]
     report = run_report(
         result,
         prepared.data.report.as_dict(),
@@ -102,15 +102,15 @@ def write_reports(
     return tuple(left_out)
 
 
-def _choice(prepared: Prepared, result: TrainingResult) -> list[str]:
+def choice_of(prepared: Prepared, result: TrainingResult) -> list[str]:
     """What it means for the figures that the same rows have chosen the checkpoint."""
     looked = len(result.evaluations)
     if prepared.config.export.checkpoint != "best" or result.best_step is None or looked < 2:
         return []
     return [
         f"the checkpoint of step {result.best_step:,} is the best of {looked} by {result.monitor} on the rows that are "
-        "judged here, which flatters it a little; for a figure that nothing was chosen by, judge other rows: "
-        f"`easyrec evaluate {prepared.run.directory} --data FILE`"
+        "judged here, which flatters it, the more the fewer rows there are; for a figure that nothing was chosen by, "
+        f"judge other rows: `easyrec evaluate {prepared.run.directory} --data FILE`"
     ]
 
 

@@ -36,7 +36,7 @@ from easyrec.offline import (
     OfflineEvaluation,
 )
 from easyrec.preparation import ConfigSource, Prepared, Tell, prepare
-from easyrec.reports import Measured, evaluation_report_of, notes_of, write_reports
+from easyrec.reports import Measured, choice_of, evaluation_report_of, notes_of, write_reports
 from easyrec.run import RunFolder, open_run
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore
@@ -162,7 +162,13 @@ def train(
         prepared.run,
         result,
         measured,
-        (*notes_of(prepared), *measured.notes, *_few_steps(result, prepared), *left_out),
+        (
+            *notes_of(prepared),
+            *measured.notes,
+            *choice_of(prepared, result),
+            *_few_steps(result, prepared),
+            *left_out,
+        ),
     )
 
 

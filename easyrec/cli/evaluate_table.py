@@ -94,6 +94,9 @@ class TableRequest:
             else:
                 one = names if len(names) > 1 else names[0]
                 found[label] = TaskColumns(type_, label, one, classes if type_ == "multiclass" else None)  # type: ignore[arg-type]
+        if classes is not None and all(task.type != "multiclass" for task in found.values()):
+            kinds = ", ".join(f"{name!r} is {task.type}" for name, task in found.items())
+            raise ConfigError(f"--classes names the classes of a multi-class task, but {kinds}")
         return found
 
     def metrics_of(self, tasks: dict[str, TaskColumns]) -> dict[str, list[str]] | None:

@@ -50,10 +50,11 @@ def test_a_training_of_few_steps_says_so(trained):
 
 
 def test_a_report_says_that_its_rows_have_chosen_the_checkpoint(trained, data, tmp_path):
-    said = "on the rows that are judged here, which flatters it a little"
+    said = "on the rows that are judged here, which flatters it"
     warnings = json.loads(trained.folder.summary_path.read_text())["warnings"]
     assert any(said in text and f"best of {len(trained.result.evaluations)}" in text for text in warnings)
     assert said in (trained.folder.report / "report.md").read_text()
+    assert any(said in note for note in trained.notes)
     last = easyrec.train(pipeline(data, tmp_path) | {"export": {"checkpoint": "last"}})
     assert said not in last.folder.summary_path.read_text()
 

@@ -125,6 +125,10 @@ def test_slices_metrics_and_duplicates(judge, random, tmp_path):
         (["--duplicates", "first"], 2, "needs a user and an item column"),
         (["--slice", "contry"], 2, "no column 'contry'"),
         (["--metric", "acu"], 2, "did you mean 'auc'"),
+        (["--metric", "rmse"], 2, "does not fit task 'label', which is binary"),
+        (["--level", "2"], 2, "level must be between 0 and 1"),
+        (["--resamples", "-1"], 2, "resamples must be at least 40"),
+        (["--classes", "a,b"], 2, "names the classes of a multi-class task, but 'label' is binary"),
     ],
 )
 def test_wrong_options_are_explained(tmp_path, capsys, options, code, message):

@@ -430,6 +430,24 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path, propose):
     assert "#   price: numbers, but not in 1 of 200 rows, such as 'cheap'" in text
 
 
+def test_numbers_of_a_list_are_ids_and_amounts_are_not(tmp_path, propose):
+    random = np.random.default_rng(0)
+    rows = {
+        "student": random.integers(1, 1001, 8000),
+        "waited": random.geometric(0.004, 8000),  # as dense, but the small ones come most often
+        "year": random.integers(1500, 2025, 8000),
+        "passed": random.integers(0, 2, 8000),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    config, text = propose(tmp_path / "rows.parquet")
+    assert {name: feature.type for name, feature in config.features.items()} == {
+        "student": "id",
+        "waited": "number",
+        "year": "number",
+    }
+    assert "nearly every whole number from 1 to 1000" in text
+
+
 def test_a_name_twice_is_no_line_of_data(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("user,item,item,clicked\n" + "1,2,3,1\n4,5,6,0\n" * 20)
     assert run(["init", str(tmp_path / "rows.csv")]) == 2
