@@ -475,7 +475,7 @@ def test_a_unit_that_the_events_do_not_have(tmp_path):
     config["layers"]["ranking"]["unit"] = "device_id"
     with pytest.raises(
         ExperimentDataError,
-        match="neither the unit's column 'device_id' nor request_id.* did you mean 'device'",
+        match=r"neither the unit's column 'device_id' nor request_id.* did you mean 'device'",
     ):
         analyzed(one, config=parse_experiments(config))
 
