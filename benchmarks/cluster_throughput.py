@@ -1,6 +1,6 @@
 """Training throughput of a cluster of processes on this machine against the loop in one process.
 
-    python benchmarks/cluster_throughput.py            3 rounds over 400,000 rows: about 10 minutes
+    python benchmarks/cluster_throughput.py            3 rounds over 1,000,000 rows: about 12 minutes
     python benchmarks/cluster_throughput.py --quick    1 round over 100,000 rows: to see that everything runs
     python benchmarks/cluster_throughput.py --latency 1 --rate 1gbit
                                                        each cluster a second time, over a network with a delay of 1 ms
@@ -45,7 +45,7 @@ from easyrec.training.cluster.roles import CHIEF, Cluster, LocalCluster, Role, l
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = [
-    "training.shards.split_batches=8",
+    "training.shards.split_batches=32",
     "training.log_every=8",
     "training.checkpoints.keep=1",
 ]
@@ -183,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="1 round over 100,000 rows")
     parser.add_argument("--variants", nargs="+", default=["parquet", "local", "1x1", "2x1", "4x2"])

@@ -126,7 +126,7 @@ def _fit_on_cluster(
         config.training.warm_start is not None,
     )
     tell(f"training {choice.why}")
-    for line in plan_of(config, encoder, shards.read(shards.splits[0]), choice).lines():
+    for line in plan_of(config, encoder, EncodedBatch.concat(shards.read(shards.splits[0])), choice).lines():
         tell(line)
     if isinstance(choice.cluster, LocalCluster):
         check_memory(config, encoder.schema)

@@ -51,10 +51,11 @@ def make(data) -> Callable[..., Prepared]:
         on_error: str = "fail",
         like: Path | None = None,
         l2: float = 0.0,
+        storage: str = "float32",
         **training: Any,
     ) -> Prepared:
         config = pipeline(data, like or output)
-        config["embedding"] |= {"l2": l2}
+        config["embedding"] |= {"l2": l2, "storage": storage}
         config["data"] |= {"shuffle": shuffle, "on_error": on_error}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {

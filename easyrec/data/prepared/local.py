@@ -10,6 +10,10 @@ from easyrec.data.prepared.shards import ShardRows, ShardSet
 from easyrec.data.stream import EncodedStream
 from easyrec.features.batch import EncodedBatch
 
+# Mixing permutes the rows of a chunk; small ones stay in the processor's caches meanwhile.
+_CHUNK_ROWS = 4_096
+_CHUNKS = 32
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -51,7 +55,8 @@ class ShardStream:
         """The batches of an epoch; those of finished splits count among the `skip` that are passed over."""
         done = self._finished.splits if epoch == self._finished.epoch else ()
         skip -= sum(self.shards.splits[index].batches for index in done)
-        rows = ShardRows(self.shards, self._buffer > 0, self._skip_damaged, frozenset(done))
+        chunk = max(_CHUNK_ROWS, self._buffer // _CHUNKS)
+        rows = ShardRows(self.shards, self._buffer > 0, chunk, self._skip_damaged, frozenset(done))
         stream = EncodedStream(rows, _as_it_is, self.shards.batch_size, self._buffer, self._seed)
         return stream.batches(epoch, max(0, skip))
 

@@ -12,8 +12,9 @@ A **split** is the unit of work: one file, read by one worker from beginning to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from easyrec.features.batch import EncodedBatch
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_BUFFER_BYTES = 1 << 20
+_MOST_RECORDS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -83,22 +86,21 @@ class ShardSet:
         """The file of a split."""
         return join(self.folder, split.file)
 
-    def read(self, split: Split) -> EncodedBatch:
-        """All rows of a split.
+    def read(self, split: Split) -> list[EncodedBatch]:
+        """The batches of a split, all of them or none.
 
         Raises:
             DataError: The file is missing or damaged; it is named.
         """
         path = self.path(split)
         try:
-            records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
-            batches = [self.layout.unpack(record.numpy()) for record in records]
-            joined = EncodedBatch.concat(batches)
+            batches = [self.layout.unpack(record) for record in _reader()(path).numpy()]
         except (tf.errors.OpError, DataError) as error:
             raise damaged(path, error) from error
-        if len(batches) != split.batches or joined.num_rows != split.rows:
-            raise damaged(path, f"has {joined.num_rows} rows where the manifest says {split.rows}")
-        return joined
+        rows = sum(batch.num_rows for batch in batches)
+        if len(batches) != split.batches or rows != split.rows:
+            raise damaged(path, f"has {rows} rows where the manifest says {split.rows}")
+        return batches
 
     def order(self, seed: int | None) -> list[int]:
         """Indices of the splits in the order of an epoch: as written, or at random by `seed`."""
@@ -115,6 +117,7 @@ class ShardRows:
     Attributes:
         shards: The shards.
         shuffle: Take the splits in random order, anew each epoch.
+        chunk_rows: Batches are joined to chunks of so many rows at least.
         skip_damaged: Leave out damaged splits instead of ending the run.
         finished: Splits that are left out because they were trained before.
         skipped: Messages about splits that were left out because they are damaged.
@@ -122,6 +125,7 @@ class ShardRows:
 
     shards: ShardSet
     shuffle: bool
+    chunk_rows: int
     skip_damaged: bool = False
     finished: frozenset[int] = frozenset()
 
@@ -129,7 +133,7 @@ class ShardRows:
         self.skipped: list[str] = []
 
     def chunks(self, seed: int | None = None) -> Iterator[EncodedBatch]:
-        """The rows of an epoch, a split at a time; the same for the same seed.
+        """The rows of an epoch, some batches at a time; the same for the same seed.
 
         Raises:
             DataError: A split is damaged.
@@ -138,12 +142,16 @@ class ShardRows:
             if index in self.finished:
                 continue
             try:
-                yield self.shards.read(self.shards.splits[index])
+                batches = self.shards.read(self.shards.splits[index])
             except DataError as error:
                 if not self.skip_damaged:
                     raise
                 if str(error) not in self.skipped:
                     self.skipped.append(str(error))
+                continue
+            together = -(-self.chunk_rows // self.shards.batch_size)
+            for start in range(0, len(batches), together):
+                yield EncodedBatch.concat(batches[start : start + together])
 
 
 def open_shards(folder: str) -> ShardSet | None:
@@ -173,6 +181,23 @@ def open_shards(folder: str) -> ShardSet | None:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read ({error}); prepare the shards anew") from error
+
+
+@cache
+def _reader() -> Callable[[str], tf.Tensor]:
+    """A function from a file to its records, traced once: a dataset made anew for each file takes longer to begin with
+    than a small file takes to read.
+    """  # noqa: D205 - one sentence
+
+    def records(path: tf.Tensor) -> tf.Tensor:
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.experimental_optimization.apply_default_optimizations = False
+        found = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(_MOST_RECORDS)
+        with tf.device("CPU"):
+            return found.with_options(options).get_single_element()
+
+    return tf.function(records, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
 
 
 def write_manifest(shards: ShardSet, facts: Mapping[str, Any]) -> None:

@@ -459,7 +459,9 @@ def test_times_are_read_as_they_are_said_to_be_written(open_file: Callable[..., 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 @pytest.mark.parametrize("form", ["%d.%m.%Y %H:%M", None])
-def test_times_in_text_are_read_in_every_format(open_file: Callable[..., Source], suffix: str, form: str | None) -> None:
+def test_times_in_text_are_read_in_every_format(
+    open_file: Callable[..., Source], suffix: str, form: str | None
+) -> None:
     moments = [datetime.datetime(2024, 12, 31, 18, 30), None, datetime.datetime(2024, 1, 2, 0, 5)]
     texts = ["" if moment is None else moment.strftime(form or "%Y-%m-%d %H:%M:%S") for moment in moments]
     table = pa.table({"at": texts, "n": [1, 2, 3]})
@@ -468,7 +470,9 @@ def test_times_in_text_are_read_in_every_format(open_file: Callable[..., Source]
     source = open_file(content, f"data.{suffix}", options=options, columns={"at": "timestamp"})
     assert plain(source) == [{"at": moment, "n": n} for n, moment in enumerate(moments, start=1)]
     if form is not None:
-        with pytest.raises(SchemaError, match=r"'31.12.2024 18:30'.*say how it is written: `options: {time_format: "):
+        with pytest.raises(
+            SchemaError, match=r"'31.12.2024 18:30'.*say how it is written: `options: {time_format: "
+        ):
             open_file(content, f"data.{suffix}", columns={"at": "timestamp"}).read_all()
 
 

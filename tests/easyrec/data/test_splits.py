@@ -66,7 +66,13 @@ def test_every_row_is_on_one_side_and_stays_there(write: Callable[..., str], bin
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.date32(), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "Europe/Oslo"), pa.float64()],
+    [
+        pa.date32(),
+        pa.timestamp("s"),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("ns", "Europe/Oslo"),
+        pa.float64(),
+    ],
     ids=str,
 )
 def test_times_of_every_type_are_split(write: Callable[..., str], bind: Bind, kind: pa.DataType) -> None:
