@@ -14,7 +14,7 @@ from easyrec.errors import DataError
 
 _FEW = 12
 _LIST_OF = 500
-"""Whole numbers from 0 or 1 on, so many of them and nearly all of them there, number the members of a list."""
+"""Whole numbers from 0 or 1 up to this or more, half of them there and none rarer for being large, number a list."""
 _NEAR_UNIQUE = 0.8
 _OTHER_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}($|[ T]\d{1,2}:\d\d)")
 
@@ -131,11 +131,11 @@ def _of_int(column: ColumnProfile) -> Choice | str:
     if column.distinct <= _FEW:
         return Choice({"type": "id"}, f"only {column.distinct} different values")
     middle = (numbers.median - numbers.low) / max(numbers.high - numbers.low, 1)
-    numbered = numbers.low in (0, 1) and spread >= _LIST_OF and column.distinct > 0.8 * spread
+    numbered = numbers.low in (0, 1) and spread >= _LIST_OF and column.distinct > 0.4 * spread
     if numbered and 0.3 < middle < 0.7 and column.unique_share < 0.2:
         return Choice(
             {"type": "id"},
-            f"nearly every whole number from {numbers.low:g} to {numbers.high:g}, as the members of a list are numbered",
+            f"whole numbers all over {numbers.low:g} to {numbers.high:g}, as the members of a list are numbered",
         )
     if numbers.low >= 0 and spread > 10_000 and 0.15 < middle < 0.85 and column.unique_share < 0.5:
         return Choice(

@@ -189,7 +189,9 @@ def _training(table: TableProfile, found: Findings) -> list[str]:
     ]
     if _ranks_rated(found):
         lines += [
-            _line("  optimizer: {embedding: {learning_rate: 0.05}}", "faster than usual, as most ids are rare"),
+            _line(
+                "  optimizer: {embedding: {learning_rate: 0.05}}", "faster than usual, as most ids are rare"
+            ),
             _line("  checkpoints: {metric: ranking/ndcg@10}", "the best one is the one whose lists are best"),
         ]
     return lines

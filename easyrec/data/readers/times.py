@@ -82,7 +82,11 @@ def guess_form(texts: Sequence[str | None]) -> str | None:
 def time_hint(kind: pa.DataType, value: object) -> str:
     """What to write where a text is a time in another form than ISO 8601."""
     form = guess_form([value]) if pa.types.is_timestamp(kind) and isinstance(value, str) else None
-    return "" if form is None else f"; if that is a time, say how it is written: `options: {{time_format: \"{form}\"}}`"
+    return (
+        ""
+        if form is None
+        else f'; if that is a time, say how it is written: `options: {{time_format: "{form}"}}`'
+    )
 
 
 def _parse(texts: pa.Array, form: str) -> pa.Array:
