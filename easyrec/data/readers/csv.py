@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
@@ -31,6 +32,7 @@ from easyrec.data.readers.times import time_hint
 from easyrec.errors import DataError, SchemaError
 
 _BLOCK = 8 << 20
+_BEGINNING = 1 << 20
 _LARGEST_BLOCK = 1 << 30
 _SAMPLE_ROWS = 100_000
 _DELIMITERS = (",", "\t", ";", "|", "::", "\x01")
@@ -184,6 +186,10 @@ class CsvSource(Reader):
                 return "error"
             return "skip"
 
+        with open_text(
+            file
+        ) as raw:  # in a row of too many cells, Arrow would print a stack trace for such bytes
+            codecs.getincrementaldecoder(self.config.encoding)().decode(raw.read(_BEGINNING))
         with open_text(file) as raw:
             stream: Any = raw if len(delimiter) == 1 else _Replaced(raw, delimiter)
             try:

@@ -293,6 +293,7 @@ def test_quoted_empty_cells_are_text_among_text_and_missing_among_numbers(
         (b"a,b\n1,2\n1,2,3\n", "x.csv", r"x\.csv, line 3: too many cells, 3 instead of 2: '1,2,3'.*on_error: skip"),
         (b'a,b\n"1\n2",3\n\n4\n', "x.csv", r"x\.csv, line 5: too few cells, 1 instead of 2: '4'"),
         ("a,b\n1,é\n".encode("latin-1"), "x.csv", r"line 2: byte b'\\xe9' at position 6 .*not utf-8.*cp1252"),
+        ("a,b\n1,é,3\n".encode("latin-1"), "x.csv", r"line 2: byte b'\\xe9' at position 6 .*not utf-8.*cp1252"),
         ("a,b\n1,你好\n".encode("gb18030"), "x.csv", r"may be gb18030"),
         ("a,b\n".encode("utf-16"), "x.csv", r"begins like UTF-16"),
         (b"", "x.csv", r"x\.csv is empty \(0 bytes\)"),
