@@ -215,7 +215,10 @@ class BoundDataset:
             [(value, rows)] = label.seen.items()
             way_out = ""
             if isinstance(label.config, BinaryTask):
-                way_out = "; where only chosen items were recorded, add `data.negatives`, or use a task of type `retrieval`"
+                way_out = (
+                    "; where only chosen items were recorded, add `data.negatives`, or use a task of type "
+                    "`retrieval`"
+                )
             # Sampled negatives have label 0, and a retrieval learns from what was taken.
             if value == 1 and (
                 isinstance(label.config, RetrievalTask) or self.config.data.negatives is not None
