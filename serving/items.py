@@ -53,7 +53,7 @@ class ItemKeeper:
         for name in columns:
             if name not in known:
                 raise SchemaError(f"the item table has no column {name!r}.{nearest(name, known)}")
-        change = ItemChange(item_id, dict(columns), available, self._clock())
+        change = ItemChange(item_id, dict(columns), available, self._came(item_id))
         for model in models:
             _put(model, [change])
         self._store.call(self._store.store.put_item, change)
@@ -82,7 +82,7 @@ class ItemKeeper:
         known = self._columns(item_id)
         if known is None:
             return False
-        change = ItemChange(item_id, known[0], False, self._clock())
+        change = ItemChange(item_id, known[0], False, self._came(item_id))
         self._store.call(self._store.store.put_item, change)
         for model in self._models():
             model.remove_items([item_id])
@@ -135,6 +135,14 @@ class ItemKeeper:
     def _bring(self, model: ServedModel, changes: Sequence[ItemChange]) -> None:
         _put(model, changes)
         self._new_items.put(model, [change for change in changes if change.available])
+
+    def _came(self, item_id: str) -> float:
+        """When an item came: changing it makes it no newer, and one that a bundle had before it was put is not new."""
+        kept = self._store.call(self._store.store.item, item_id)
+        if kept is not None:
+            return kept.time
+        known = self._hub.active(self.primary).catalogue.rows([item_id])[0] >= 0
+        return 0.0 if known else self._clock()
 
     def _columns(self, item_id: str) -> tuple[dict[str, Any], bool] | None:
         kept = self._store.call(self._store.store.item, item_id)

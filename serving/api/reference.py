@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
@@ -71,7 +72,9 @@ def _section(
     method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]
 ) -> str:
     parts = [f'<h2><span class="method">{method.upper()}</span>{escape(path)}</h2>']
-    parts.append(f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>")
+    described = escape(operation.get("description") or operation.get("summary", ""))
+    described = _CODE.sub(r"<code>\1</code>", described)
+    parts.append(f"<p>{described}</p>")
     parameters = [
         (one["name"], _type(one.get("schema", {})), one.get("required", False), one.get("description", ""))
         for one in operation.get("parameters", ())
@@ -131,6 +134,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     return " ".join([str(schema.get("type", "any")), f"({', '.join(limits)})" if limits else ""]).strip()
 
 
+_CODE = re.compile(r"`([^`]+)`")
 _LIMITS = (("minimum", "from"), ("maximum", "to"), ("maxLength", "at most"), ("pattern", "like"))
 
 

@@ -237,6 +237,7 @@ class LiveExperiments:
         for name in wanted:
             if name is not None and name not in names:
                 raise ConfigError(f"the model {name!r} is not loaded.{nearest(name, names)}")
+        self._service.scenes.check(scene, funnel, {name: self._service.hub.active(name) for name in names})
         return funnel.config
 
     def _probe(self, variants: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from easyrec.config.expressions import columns, parse
+from easyrec.config.expressions import Expression, columns, parse
 from easyrec.data.expressions import to_arrow
+from easyrec.errors import ConfigError
 from serving.funnel.candidates import Mask, Rows
 from serving.funnel.query import Query
 from serving.funnel.stages import FILTERS, FilterConfig, Resources
@@ -104,7 +105,7 @@ class ExpressionFilter:
     def keep(self, query: Query, rows: Rows) -> Mask:
         """Those for which it holds."""
         table = query.catalogue.table(rows, self._columns or [query.catalogue.key])
-        return np.asarray(pc.fill_null(to_arrow(self._expression, table), False), bool)
+        return holds(self._expression, table)
 
 
 class BlockedConfig(FilterConfig):
@@ -156,6 +157,20 @@ class Categories:
             keep[owner[_among(values, config.allow)]] = True
         keep[owner[_among(values, config.deny)]] = False
         return keep
+
+
+def holds(expression: Expression, table: pa.Table) -> Mask:
+    """[N] the rows of a table for which a condition holds; a missing value counts as no.
+
+    Raises:
+        ConfigError: The expression gives something else than yes or no.
+    """
+    values = to_arrow(expression, table)
+    if not pa.types.is_boolean(values.type):
+        raise ConfigError(
+            f"where: expected a condition, such as `year >= 1990`, but the expression gives {values.type}"
+        )
+    return np.asarray(pc.fill_null(values, False), bool)
 
 
 def categories(column: pa.ChunkedArray, separator: str | None) -> tuple[np.ndarray, pa.Array]:

@@ -94,6 +94,7 @@ class Funnel:
         few = Candidates.of_rows(np.arange(min(2, len(query.catalogue))))
         found = replace(few, found=np.full((len(self.sources), len(few)), np.nan, np.float32))
         query.trace.notes["sources"] = self.sources
+        _tried("properties", partial(query.catalogue.table, found.rows, self.config.properties))
         for name, (one, _) in self._filters.items():
             _tried(f"filters.{name}", partial(one.keep, query, found.rows))
         for name, reranker in self._rerankers.items():
@@ -339,6 +340,8 @@ def _tried(place: str, stage: Callable[[], object]) -> None:
         stage()
     except EasyRecError as error:
         raise ConfigError(f"{place}: {error}") from error
+    except Exception as error:  # a stage of a plug-in may fail in any way
+        raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def _joined(first: Candidates, second: Candidates) -> Candidates:

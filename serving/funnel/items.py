@@ -80,7 +80,7 @@ class _New:
 
     Attributes:
         rows: [A] their rows, in the order they were put.
-        times: [A] when each was put, seconds since 1970.
+        times: [A] when each came, seconds since 1970.
         alike: [A, N] sparse: cosines with the bundle's items most alike.
     """
 
@@ -123,7 +123,7 @@ class NewItems:
             self._new[model] = _New(rows, times, alike)
 
     def newest(self, model: ServedModel, n: int, since: float) -> Found:
-        """Items put since a time, the newest first."""
+        """Items that came since a time, the newest first."""
         new = self._new.get(model)
         if new is None:
             return Found.nothing()

@@ -18,6 +18,7 @@ from serving.funnel.query import Query
 
 SOURCES_SCORE = "merged"
 POPULARITY = "popularity"
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class RankingConfig(StrictModel):
@@ -58,7 +59,10 @@ class Ranking:
                 known = [*predictions, SOURCES_SCORE, POPULARITY]
                 raise ConfigError(f"ranking.score: the model has no task {name!r}.{nearest(name, known)}")
         table = pa.table({name: pa.array(values[name]) for name in named} or {"": pa.nulls(len(candidates))})
-        return np.asarray(to_arrow(self._formula, table).to_numpy(zero_copy_only=False), np.float32)
+        scores = to_arrow(self._formula, table)
+        if not any(fits(scores.type) for fits in _NUMBERS):
+            raise ConfigError(f"ranking.score: expected a number, but the formula gives {scores.type}")
+        return np.asarray(scores.to_numpy(zero_copy_only=False), np.float32)
 
 
 def expected(values: np.ndarray) -> np.ndarray:

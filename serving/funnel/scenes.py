@@ -51,7 +51,7 @@ class Scenes:
         self.default = next(iter(configured), DEFAULT)
         self._funnels = {name: Funnel(config, resources) for name, config in configs.items()}
         for name in self._funnels:  # which also makes the first request as fast as the others
-            self._check(name, {model.name: model for model in models})
+            self.check(name, self._funnels[name], {model.name: model for model in models})
         self._variants: OrderedDict[tuple[str, str], Funnel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -82,8 +82,12 @@ class Scenes:
             raise RequestError(f"there is no scene {name!r}.{nearest(name, self._funnels)}")
         return (name, self._variant(name, funnel, overrides)) if overrides else (name, funnel)
 
-    def _check(self, name: str, models: Mapping[str, ServedModel]) -> None:
-        funnel = self._funnels[name]
+    def check(self, name: str, funnel: Funnel, models: Mapping[str, ServedModel]) -> None:
+        """Tries a scene, or a variant of one.
+
+        Raises:
+            ConfigError: A stage cannot work with these models.
+        """
         model = models[funnel.config.ranking.model or next(iter(models))]
         query = Query(Person(), 1, model, models, Trace("check", name), 0.0, float("inf"))
         try:

@@ -118,7 +118,7 @@ class ItemChange:
         item_id: Key of the item.
         columns: All its raw columns; empty when only its availability was changed.
         available: Whether it may be recommended; a deleted item is not.
-        time: When it was put, seconds since 1970.
+        time: When the item came, seconds since 1970; 0 if a bundle had it before it was put.
         version: Changes in their order; given by the store.
     """
 

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import pyarrow.compute as pc
 from pydantic import Field, PositiveInt, model_validator
 
 from easyrec.config.expressions import columns, parse
-from easyrec.data.expressions import to_arrow
 from serving.funnel.candidates import Candidates
-from serving.funnel.filters import Condition
+from serving.funnel.filters import Condition, holds
 from serving.funnel.query import Query
 from serving.funnel.stages import RerankerConfig, Resources
 
@@ -39,9 +37,9 @@ class Boost:
     def rerank(self, query: Query, ranked: Candidates) -> Candidates:
         """Ordered by the new scores."""
         table = query.catalogue.table(ranked.rows, self._columns or [query.catalogue.key])
-        holds = np.asarray(pc.fill_null(to_arrow(self._expression, table), False), bool)
+        wanted = holds(self._expression, table)
         lifted = np.where(ranked.scores >= 0, ranked.scores * self._factor, ranked.scores / self._factor)
-        return ranked.with_scores(np.where(holds, lifted, ranked.scores).astype(np.float32)).ordered()
+        return ranked.with_scores(np.where(wanted, lifted, ranked.scores).astype(np.float32)).ordered()
 
 
 class CapConfig(RerankerConfig):

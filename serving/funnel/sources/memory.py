@@ -153,6 +153,9 @@ class Popularity:
         n, by = self._config.n, self._config.by
         if by is None:
             return Found(tables.popular.rows[:n], tables.popular.scores[:n])
+        known = {column for column, _ in tables.segments}
+        if by not in known:
+            raise ConfigError(f"the bundle does not know what is popular by {by!r}.{nearest(by, known)}")
         value = query.columns().values.get(by, query.person.context.get(by))
         segment = None if value is None else tables.segments.get((by, segment_key(value)))
         return Found.nothing() if segment is None else Found(segment.rows[:n], segment.scores[:n])
@@ -186,7 +189,7 @@ class Trending:
 
 
 class FreshConfig(SourceConfig):
-    """New items: those put through the API lately, in random order, so that each gets its chance."""
+    """New items: those put through the API lately for the first time, in random order, so that each gets its chance."""
 
     type: Literal["fresh"] = "fresh"
     days: float = Field(7.0, gt=0)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import httpx
 import numpy as np
 from pydantic import Field
 
-from easyrec.errors import EasyRecError
+from easyrec.errors import ConfigError, EasyRecError
 from serving.funnel.candidates import Found
 from serving.funnel.query import Query
 from serving.funnel.stages import Resources, SourceConfig
 
 MAX_BYTES = 4 << 20
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 
 
 class HttpConfig(SourceConfig):
@@ -24,9 +25,9 @@ class HttpConfig(SourceConfig):
     """
 
     type: Literal["http"] = "http"
-    url: str = Field(pattern=r"^https?://")
+    url: str = Field(pattern=r"^https?://[^\s/]\S*$")
     """Where it is."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[HeaderName, str] = Field(default_factory=dict)
     """Sent along, such as an authorization; write secrets as `${NAME}`."""
     last: int = Field(10, ge=0, le=100)
     """How many of the person's latest items it is told."""
@@ -39,9 +40,12 @@ class Http:
 
     def __init__(self, config: HttpConfig, resources: Resources) -> None:
         self._config = config
-        self._client = httpx.Client(
-            headers=config.headers, timeout=config.deadline_ms / 1000, follow_redirects=False
-        )
+        try:
+            self._client = httpx.Client(
+                headers=config.headers, timeout=config.deadline_ms / 1000, follow_redirects=False
+            )
+        except UnicodeError as error:  # the value is not told: it may be a secret
+            raise ConfigError(f"a header for {config.url} has characters that none can have") from error
 
     def find(self, query: Query) -> Found:
         """What the service answers.

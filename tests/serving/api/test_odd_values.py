@@ -64,3 +64,25 @@ def test_a_column_of_events_has_values_of_the_kind_that_most_have():
     assert event_columns(history, {"a", "b"}) == {"a": [5, 4.5, None, None, None, None, None]}
     history = [Behaviour(str(n), "rating", "i", n, properties={"a": one}) for n, one in enumerate("xyz")]
     assert event_columns(history, {"a"}) == {"a": ["x", "y", "z"]}
+
+
+def test_an_item_is_new_when_it_comes_and_no_newer_when_it_is_changed(start):
+    scene = {"sources": {"new": {"type": "fresh", "n": 10, "days": 1}}, "fallback": {}}
+    client = start(scenes={"home": scene})
+    service = client.app.state.service
+    now = [service.clock()]
+    service.items._clock = lambda: now[0]
+
+    def new() -> set[int]:
+        return {item["item_id"] for item in client.post("/v1/recommend", {}).json()["items"]}
+
+    assert client.patch("/v1/items/3", {"properties": {"year": 1999}}).status_code == 200
+    assert client.put("/v1/items/801", {"properties": {"genres": "comedy"}}).status_code == 200
+    assert new() == {801}, "3 was in the bundle"
+    now[0] -= 2 * 86_400
+    client.put("/v1/items/802", {"properties": {"genres": "comedy"}})
+    now[0] += 2 * 86_400
+    client.put("/v1/items/802", {"properties": {"genres": "drama"}})
+    client.delete("/v1/items/801")
+    client.put("/v1/items/801", {"properties": {"genres": "comedy"}})
+    assert new() == {801}, "802 came two days ago"

@@ -29,7 +29,7 @@ def test_every_operation_and_field_is_on_the_page_and_nothing_is_loaded_from_els
 
 def test_text_of_the_document_is_text_on_the_page():
     answers = {"200": {"description": "<b>", "content": {"application/json": {"schema": {"type": "array"}}}}}
-    operation = {"description": "1 < 2 & <script>", "responses": answers}
+    operation = {"description": "1 < 2 & <script> `a<b`", "responses": answers}
     page = reference(
         {
             "info": {"title": "<i>", "version": "1"},
@@ -40,6 +40,7 @@ def test_text_of_the_document_is_text_on_the_page():
     assert "<b>" not in page
     assert "<i>" not in page
     assert "1 &lt; 2 &amp; &lt;script&gt;" in page
+    assert "<code>a&lt;b</code>" in page
     assert "list of any" in page
 
 

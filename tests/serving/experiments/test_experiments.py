@@ -150,6 +150,7 @@ def test_a_wrong_file_is_refused_and_the_old_one_stays(serve, file):
     [
         (("control: {}", "control: {weight: 5}"), "give it `phase: 2`"),
         (("sources.popular.n: 2}", "sources.popular.n: many}"), "no scene can be served like this"),
+        (("sources.popular.n: 2}", "sources.popular.by: citty}"), "Did you mean 'city'"),
         (("owns: [sources.popular.n, n]", "owns: [sources.popular.n, ranking.model]"), None),
     ],
 )
