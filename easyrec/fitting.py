@@ -139,7 +139,7 @@ def _fit_on_cluster(
     return train_on_cluster(
         job,
         choice.cluster,
-        start_timeout=config.training.cluster.start_timeout,
+        config=config.training.cluster,
         resume=resume,
         evaluators=None if evaluate is None else Evaluators(evaluate.predictions, evaluate.weights),
         callbacks=callbacks,

@@ -9,7 +9,6 @@ ids and gradients travel, tables do not. A step of R replicas equals one of a ba
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,24 +19,15 @@ import tensorflow as tf
 from easyrec.config.training import TrainingConfig
 from easyrec.embedding.collection import EmbeddingCollection
 from easyrec.embedding.lookup import Lookup
-from easyrec.errors import TrainingError
 from easyrec.features.batch import EncodedBatch
 from easyrec.layers.normalization import synchronized_batch_norm
+from easyrec.training.cluster.meeting import LOSSES, who_was_lost
 from easyrec.training.cluster.roles import ClusterError, Role
 from easyrec.training.prefetch import BatchStream, PreparedBatch, prepare
 from easyrec.training.report import TrainingResult
 from easyrec.training.schedules import schedule_factor
 from easyrec.training.step import Tensors, TrainableNetwork, TrainStep, batch_rows, ragged_keys
 from easyrec.training.trainer import Trainer
-
-_LOSSES = (
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
-    tf.errors.UnavailableError,
-)
-_TROUBLE = re.compile(r"connect|[Uu]navailable|reset|timed? ?out|aborted", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -318,22 +308,13 @@ class ReplicaTrainer(Trainer):
         """Trains to the end, or to a signal; `stream` gives the same batches in every process."""
         try:
             return super().fit(ReplicaStream(stream, self._replicas), resume=resume)
-        except _LOSSES as error:
+        except LOSSES as error:
             if not self._replicas.roles:
                 raise  # on one machine nobody can be lost
-            raise self._lost(error) from error
-
-    def _lost(self, error: Exception) -> TrainingError:
-        """Names the process that TensorFlow complains of."""
-        found = re.search(r"/job:(\w+)/replica:0/task:(\d+)", str(error))
-        named = [role for role in self._replicas.roles if found and role.short == f"{found[1]}:{found[2]}"]
-        reason = next(
-            (line for line in str(error).splitlines() if _TROUBLE.search(line)), type(error).__name__
-        )
-        return ClusterError(
-            f"{named[0] if named else 'a process'} was lost after step {self.progress.step} ({reason.strip()[:200]}). "
-            "Processes in step end together; start all of them again with --resume, to go on from the last checkpoint"
-        )
+            raise ClusterError(
+                f"{who_was_lost(error, self._replicas.roles)} after step {self.progress.step}. Processes in step end "
+                "together; start all of them again with --resume, to go on from the last checkpoint"
+            ) from error
 
     def _make_step(self, network: TrainableNetwork, config: TrainingConfig) -> TrainStep:
         return ReplicaStep(network, config, self._replicas, lambda: self._asked is not None)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from easyrec.config.training import TrainingConfig
 from easyrec.errors import ConfigError, TrainingError, nearest
-from easyrec.training.cluster.meeting import check_versions, in_step, meet
+from easyrec.training.cluster.meeting import connect_replicas, meet
 from easyrec.training.cluster.roles import (
     CHIEF,
     PS,
@@ -20,6 +20,7 @@ from easyrec.training.cluster.roles import (
     ClusterError,
     ClusterUsageError,
     LocalCluster,
+    in_step,
     parse_local,
     parse_tf_config,
 )
@@ -190,20 +191,23 @@ def start_replicas(choice: Choice) -> Replicas | None:
         return Replicas(tf.distribute.MirroredStrategy(names), len(names), 0, len(names))
     if choice.strategy != "multi_worker" or not isinstance(choice.cluster, Cluster):
         return None
-    meet(choice.cluster, choice.start_timeout)
+    cluster, roles = choice.cluster, in_step(choice.cluster)
+    if cluster.task not in roles:
+        raise ClusterUsageError(
+            f"this process is {cluster.task} ({VARIABLE}), which measures beside training; start it with "
+            "`easyrec train CONFIG`"
+        )
+    meet(cluster, choice.start_timeout)
     try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        strategy = connect_replicas(cluster, choice.start_timeout)
     except RuntimeError as error:
         raise TrainingError(
             "training.strategy: multi_worker must be set up before TensorFlow computes anything in this process; call "
             "`easyrec.train` first"
         ) from error
-    check_versions(strategy, choice.cluster)
     count = strategy.num_replicas_in_sync
-    task = choice.cluster.task
-    local = count // max(1, len(choice.cluster.roles(WORKER)) + len(choice.cluster.roles(CHIEF)))
-    number = task.index + (len(choice.cluster.roles(CHIEF)) if task.job == WORKER else 0)
-    return Replicas(strategy, count, number * local, local, choice.chief, in_step(choice.cluster))
+    local = count // len(roles)
+    return Replicas(strategy, count, roles.index(cluster.task) * local, local, choice.chief, roles)
 
 
 def _counted(cluster: Cluster) -> str:

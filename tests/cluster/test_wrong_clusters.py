@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 
@@ -20,6 +21,18 @@ start_tensorflow()
 import easyrec.training.cluster.server as server
 now = server.versions()
 server.versions = lambda: {{**now, "easyrec": "0.0.1"}}
+{COMMAND}
+"""
+HANGS = f"""
+from easyrec.startup import start_tensorflow
+start_tensorflow()
+import os, signal
+import easyrec.training.strategy as strategy
+meet = strategy.meet
+def meet_and_hang(*arguments):
+    meet(*arguments)
+    os.kill(os.getpid(), signal.SIGSTOP)
+strategy.meet = meet_and_hang
 {COMMAND}
 """
 OLD_STEP = OLD.replace("cluster.server as server", "cluster.meeting as server")
@@ -85,7 +98,23 @@ def test_processes_in_step_of_different_versions(file, roles):
         assert f"worker 0 at {cluster['worker'][0]} runs easyrec" in out
 
 
-def test_a_process_in_step_that_is_lost(make, roles, tmp_path):
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_a_process_in_step_that_hangs_while_all_connect(hanging, file, roles, tmp_path):
+    cluster = local_roles("worker", "worker")
+    options = ("--run", str(tmp_path / "films"), "--set", "training.cluster.start_timeout=20")
+    programs = {index: HANGS if index == hanging else COMMAND for index in range(2)}
+    processes = [
+        roles.start(file, cluster, "worker", *options, index=index, program=program)
+        for index, program in programs.items()
+    ]
+    out = last_words(processes[1 - hanging])
+    assert processes[1 - hanging].returncode in (1, -signal.SIGKILL)  # still meeting, or already connecting
+    assert f"worker {hanging} at {cluster['worker'][hanging]}" in out.partition("Is the process")[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hanging"])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_process_in_step_that_is_lost(number, lost, make, roles, tmp_path):
     file = make(tmp_path / "of", epochs=500).run.config_path
     cluster = local_roles("worker", "worker")
     run = tmp_path / "films"
@@ -97,11 +126,12 @@ def test_a_process_in_step_that_is_lost(make, roles, tmp_path):
         ]
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    processes[1].kill()
-    out, _ = processes[0].communicate(timeout=240)
-    assert processes[0].returncode == 1
+    processes[lost].send_signal(number)
+    out, _ = processes[1 - lost].communicate(timeout=240)
+    assert processes[1 - lost].returncode == 1
     assert "Traceback" not in out
-    assert f"error: worker 1 at {cluster['worker'][1]} was lost after step" in out
+    assert f"error: worker {lost} at {cluster['worker'][lost]} was lost (" in out
+    assert "after step" in out
     assert "with --resume" in out
 
 

@@ -18,9 +18,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from easyrec.config.training import ClusterConfig
 from easyrec.errors import EasyRecError, TrainingError
 from easyrec.startup import worth_showing
 from easyrec.training.callbacks import Callback, ClusterLoad, StepInfo
@@ -28,16 +30,20 @@ from easyrec.training.checkpoints import CheckpointStore
 from easyrec.training.cluster.coordinate import EVENTS, LOST, error_of
 from easyrec.training.cluster.processes import LocalProcesses, end, forward, how_it_ended, start
 from easyrec.training.cluster.roles import (
+    PS,
     VARIABLE,
+    WORKER,
     Cluster,
     LocalCluster,
     local_addresses,
     wait_for,
 )
+from easyrec.training.cluster.watch import Watch
 from easyrec.training.interrupts import GracefulInterrupt
 from easyrec.training.report import TrainingResult
 
 _POLL_SECONDS = 0.2
+_LONGEST_SILENCE = 60.0
 _LOSSES_IN_A_ROW = 5
 
 Tell = Callable[[str], None]
@@ -83,7 +89,7 @@ def train_on_cluster(
     job: ClusterJob,
     cluster: Cluster | LocalCluster,
     *,
-    start_timeout: float,
+    config: ClusterConfig,
     resume: bool = False,
     evaluators: Evaluators | None = None,
     callbacks: Sequence[Callback] = (),
@@ -95,7 +101,7 @@ def train_on_cluster(
     Args:
         job: What to train.
         cluster: The cluster whose chief this process is, or how many processes to start here.
-        start_timeout: Seconds until every role must have appeared.
+        config: Its time-outs.
         resume: Go on from the latest checkpoint, if there is one.
         evaluators: Measure between epochs; nothing is measured unless given.
         callbacks: Follow the training.
@@ -114,11 +120,11 @@ def train_on_cluster(
             addresses = local_addresses(cluster)
             processes = stack.enter_context(LocalProcesses(addresses, logs, tell))
             on_processes(processes)
-            wait_for(addresses.servers, start_timeout, processes.check)
+            wait_for(addresses.servers, config.start_timeout, processes.check)
         else:
             addresses = cluster
-            wait_for(addresses.servers, start_timeout)
-        chief = _Chief(job, addresses, processes, evaluators, callbacks, tell, start_timeout)
+            wait_for(addresses.servers, config.start_timeout)
+        chief = _Chief(job, addresses, processes, evaluators, callbacks, tell, config)
         with GracefulInterrupt() as interrupt:
             return chief.train(resume, interrupt)
 
@@ -132,7 +138,7 @@ class _Chief:
         evaluators: Evaluators | None,
         callbacks: Sequence[Callback],
         tell: Tell,
-        start_timeout: float,
+        config: ClusterConfig,
     ) -> None:
         self._job = job
         self._cluster = cluster
@@ -140,7 +146,9 @@ class _Chief:
         self._evaluators = evaluators
         self._callbacks = callbacks
         self._tell = tell
-        self._start_timeout = start_timeout
+        self._start_timeout = config.start_timeout
+        self._patience = {PS: config.split_timeout or _LONGEST_SILENCE, WORKER: config.start_timeout}
+        self._training = False
         self._step = 0
         self._result: dict[str, Any] | None = None
         self._lost: str | None = None
@@ -185,8 +193,8 @@ class _Chief:
             why = f"the coordinator {how_it_ended(code)} ({why})"
         gone = max(0, self._step - saved)
         text = (
-            f"a parameter server or the coordinator was lost at step {self._step}: {why}. Training goes on from the "
-            f"checkpoint of step {saved}; {gone} steps are done again"
+            f"training broke off at step {self._step}: {why}. It goes on from the checkpoint of step {saved}; "
+            f"{gone} steps are done again"
         )
         self._tell(text)
         for callback in self._callbacks:
@@ -199,6 +207,7 @@ class _Chief:
     def _coordinate(self, resume: bool, interrupt: GracefulInterrupt) -> int:
         """Runs one coordinator to its end; gives its exit code."""
         self._result = self._lost = None
+        self._training = False
         logs = self._job.run / "cluster"
         described = logs / "job.json"
         described.write_text(
@@ -224,19 +233,37 @@ class _Chief:
         try:
             if process.stdout is not None:
                 forward(process.stdout, "", logs / "coordinator.log", None)
-            for message in _messages(reading, lambda: self._while_waiting(process, interrupt)):
-                self._receive(process, message)
-            code = process.wait()
-            if code not in (0, LOST) and self._result is None:
-                self._lost = _last_words(logs / "coordinator.log")
-            return code
+            with Watch(self._cluster, self._patience) as watch:
+                for message in _messages(reading, partial(self._while_waiting, process, interrupt, watch)):
+                    self._receive(process, message)
+            return self._explained(process.wait(), logs / "coordinator.log")
         finally:
             os.close(reading)
             end(process)
 
-    def _while_waiting(self, process: subprocess.Popen[bytes], interrupt: GracefulInterrupt) -> None:
+    def _explained(self, code: int, log: Path) -> int:
+        """The exit code of a coordinator; its last words are kept where nobody knows why it ended."""
+        if self._lost is not None:
+            return LOST
+        if code != 0 and self._result is None:
+            self._lost = _last_words(log)
+        return code
+
+    def _while_waiting(
+        self,
+        process: subprocess.Popen[bytes],
+        interrupt: GracefulInterrupt,
+        watch: Watch,
+        quiet: float,
+    ) -> None:
         if self._processes is not None:
             self._processes.check()
+        silent = watch.silent(self._training)
+        if silent is None and quiet > _LONGEST_SILENCE:
+            silent = f"the coordinator gave no sign of life for {_LONGEST_SILENCE:.0f} seconds"
+        if silent is not None and self._lost is None and self._result is None:
+            self._lost = silent
+            process.kill()  # whatever waits there would wait on
         if interrupt.requested is not None and not getattr(process, "told", False):
             process.told = True  # type: ignore[attr-defined]
             _send(process, {"interrupt": interrupt.requested})
@@ -261,6 +288,8 @@ class _Chief:
             load = ClusterLoad(**arguments[0].pop("cluster"))
             info = StepInfo(**arguments[0], cluster=load)
             self._step, arguments = info.step, [info]
+        elif method == "on_train_start":
+            self._training = True
         elif method == "on_checkpoint":
             arguments = [arguments[0], Path(arguments[1])]
         elif method == "on_evaluation":
@@ -304,15 +333,20 @@ def _send(process: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
         process.stdin.flush()
 
 
-def _messages(descriptor: int, idle: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """The JSON lines that come through a pipe until it is closed; `idle` is called all the while."""
-    rest = b""
+def _messages(descriptor: int, idle: Callable[[float], None]) -> Iterator[dict[str, Any]]:
+    """The JSON lines that come through a pipe until it is closed.
+
+    `idle` is called all the while, with the seconds in which nothing has come.
+    """
+    rest, quiet = b"", 0.0
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while True:
-            idle()
+            idle(quiet)
             if not selector.select(_POLL_SECONDS):
+                quiet += _POLL_SECONDS
                 continue
+            quiet = 0.0
             data = os.read(descriptor, 1 << 16)
             if not data:
                 return

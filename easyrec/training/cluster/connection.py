@@ -1,4 +1,4 @@
-"""The coordinator's connection to a cluster: all roles are there, run the same versions, and say how busy they are."""
+"""The coordinator's connection to a cluster: all roles are there, run the same versions, and see the same shards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +14,9 @@ import psutil
 import tensorflow as tf
 
 from easyrec.data.prepared.shards import MANIFEST, ShardSet, join
-from easyrec.training.cluster.load import Stat, parse_stat
 from easyrec.training.cluster.meeting import SAME
 from easyrec.training.cluster.roles import (
     CHIEF,
-    PS,
     VARIABLE,
     WORKER,
     Cluster,
@@ -32,10 +28,7 @@ from easyrec.training.cluster.roles import (
     wait_for,
 )
 from easyrec.training.cluster.server import description_path
-from easyrec.training.cluster.split_function import worker_stat
 from easyrec.versions import versions
-
-_WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -51,69 +44,6 @@ class Connection:
     cluster: Cluster
     strategy: Any
     coordinator: Any
-
-
-class ServerWatch:
-    """Asks the parameter servers every few seconds how busy they are, on threads of its own.
-
-    Args:
-        cluster: Whose servers.
-        limit: Seconds after which a server that owes an answer is taken to hang.
-        on_silent: Called with it, from one of the threads. One that has ended the trainer notices.
-
-    Attributes:
-        loads: By server, CPUs in use and memory in MiB.
-    """
-
-    def __init__(self, cluster: Cluster, limit: float, on_silent: Callable[[Role], None]) -> None:
-        self.loads: dict[str, dict[str, float]] = {}
-        self._asking: tuple[Role, float] | None = None
-        self._asks = {role: _asks(role) for role in cluster.roles(PS)}
-        for target, arguments in ((self._watch, ()), (self._count, (limit, on_silent))):
-            threading.Thread(target=target, args=arguments, name="easyrec-servers", daemon=True).start()
-
-    def _count(self, limit: float, on_silent: Callable[[Role], None]) -> None:
-        while True:
-            asking = self._asking
-            if asking is not None and time.monotonic() - asking[1] > limit:
-                on_silent(asking[0])
-                return
-            time.sleep(limit / 10)
-
-    def _watch(self) -> None:
-        before: dict[Role, tuple[float, Stat]] = {}
-        while True:
-            loads = {}
-            for role, ask in self._asks.items():
-                self._asking = role, time.monotonic()
-                try:
-                    stat = parse_stat(ask().numpy())
-                except tf.errors.OpError:
-                    self._asking = None
-                    return  # lost; the trainer notices
-                self._asking = None
-                now = time.monotonic()
-                then, earlier = before.get(role, (now - _WATCH_SECONDS, stat))
-                loads[role.short] = {
-                    "cpus": round((stat.cpu_seconds - earlier.cpu_seconds) / max(now - then, 1e-3), 3),
-                    "memory_mib": stat.memory_bytes / 2**20,
-                }
-                before[role] = now, stat
-            self.loads = loads
-            time.sleep(_WATCH_SECONDS)
-
-
-def _asks(role: Role) -> Any:
-    """A function that asks the process that has a role what Linux says of it.
-
-    It is traced here: a new function is told to every process of the cluster, and would wait for one that hangs.
-    """
-
-    def ask() -> tf.Tensor:
-        with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
-            return worker_stat()
-
-    return tf.function(ask, autograph=False).get_concrete_function()
 
 
 def connect(cluster: Cluster, timeout: float, warn: Callable[[str], None]) -> Connection:

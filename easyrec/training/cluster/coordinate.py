@@ -3,12 +3,13 @@
 It is a child of the process that runs `easyrec train`, because a TensorFlow program that has lost a parameter server
 cannot go on; it ends, and the parent starts another one from the last checkpoint. The two talk in JSON lines:
 
-    to the parent     {"event": "call" | "evaluate" | "hanging" | "result" | "error" | "lost", ...}
+    to the parent     {"event": "call" | "evaluate" | "hanging" | "result" | "error" | "lost" | "beat", ...}
     from the parent   {"interrupt": "SIGINT"}, {"metrics": {...}} or {"failed": "..."} after an evaluation
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import logging
@@ -17,6 +18,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
@@ -32,10 +34,11 @@ from easyrec.models.build import network_of
 from easyrec.run import RunFolder
 from easyrec.training.callbacks import Callback
 from easyrec.training.checkpoints import CheckpointStore, Progress
-from easyrec.training.cluster.connection import Connection, ServerWatch, check_shards, connect, cut_off
+from easyrec.training.cluster.connection import Connection, check_shards, connect, cut_off
 from easyrec.training.cluster.errors import ServerLostError, lost
+from easyrec.training.cluster.load import ServerLoads
 from easyrec.training.cluster.prediction import SplitPredictor
-from easyrec.training.cluster.roles import VARIABLE, ClusterError, Role, parse_tf_config
+from easyrec.training.cluster.roles import VARIABLE, ClusterError, parse_tf_config
 from easyrec.training.cluster.rounds import SynchronousTrainer
 from easyrec.training.cluster.server import end_with_parent
 from easyrec.training.cluster.trainer import ClusterTrainer
@@ -45,7 +48,7 @@ from easyrec.training.warm_start import warm_start
 EVENTS = "EASYREC_EVENTS_FD"
 LOST = 75
 """Exit code after a parameter server has been lost (EX_TEMPFAIL of sysexits.h: try again)."""
-_LONGEST_SILENCE = 60.0
+_BEAT_SECONDS = 1.0
 _KINDS: dict[str, type[EasyRecError]] = {
     kind.__name__: kind for kind in (ClusterError, TrainingError, DataError, CheckpointError, EasyRecError)
 }
@@ -65,7 +68,8 @@ class _Parent(Callback):
         self.answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self.interrupted: str | None = None
         self.trainer: ClusterTrainer | None = None
-        threading.Thread(target=self._listen, name="easyrec-parent", daemon=True).start()
+        for target in (self._listen, self._beat):
+            threading.Thread(target=target, name="easyrec-parent", daemon=True).start()
 
     def send(self, event: str, **values: Any) -> None:
         """Sends an event."""
@@ -83,6 +87,12 @@ class _Parent(Callback):
         if name.startswith("on_"):
             return lambda *arguments: self.send("call", method=name, arguments=arguments)
         return super().__getattribute__(name)
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # one of the two has ended
+            while True:
+                self.send("beat")
+                time.sleep(_BEAT_SECONDS)
 
     def _listen(self) -> None:
         for line in sys.stdin:
@@ -152,6 +162,8 @@ def _train(job: Mapping[str, Any], parent: _Parent) -> dict[str, Any]:
             warm_start(network, encoder, str(config.training.warm_start))
         trainer = _trainer(job, parent, config, run, shards, connection, network)
     parent.trainer = trainer
+    if parent.interrupted is not None:  # while it connected
+        trainer.interrupt(parent.interrupted)
     result = trainer.fit(shards, resume=job["resume"])  # type: ignore[arg-type]
     return asdict(replace(result, evaluations=[]))  # the chief has them
 
@@ -168,12 +180,6 @@ def _trainer(
     def on_hang(files: list[str]) -> None:
         silent = cut_off(connection.cluster)
         parent.send("hanging", splits=files, silent=[str(role) for role in silent])
-
-    silence = config.training.cluster.split_timeout or _LONGEST_SILENCE
-
-    def on_silent(role: Role) -> None:
-        parent.send("lost", message=f"{role} has not answered for {silence:.0f} seconds")
-        os._exit(LOST)  # whatever waits for that server would wait on
 
     predictor = None
     if job["eval_shards"] is not None:
@@ -207,7 +213,7 @@ def _trainer(
         shuffle=config.data.shuffle,
         skip_damaged=config.data.on_error == "skip",
         on_hang=on_hang,
-        watcher=ServerWatch(connection.cluster, silence, on_silent),
+        servers=ServerLoads(connection.cluster),
         evaluate=evaluate if job["evaluates"] else None,
         schema=None,
         callbacks=[parent],

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import tensorflow as tf
+
 from easyrec.training.cluster.dispatch import Outcome
+from easyrec.training.cluster.roles import PS, Cluster, Role
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_ASK_SECONDS = 5.0
+_PROCESS = "/proc/self/stat"
 _STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) \S (?P<rest>.*)", re.DOTALL)
 
 
@@ -46,6 +52,58 @@ def parse_stat(line: bytes | str) -> Stat:
         (int(rest[10]) + int(rest[11])) / _TICKS,
         int(rest[20]) * _PAGE,
     )
+
+
+def worker_stat() -> tf.Tensor:
+    """The line in which Linux describes the process that runs this: its name, CPU time and memory."""
+    lines = tf.data.TextLineDataset(_PROCESS).take(1)
+    return lines.reduce(tf.constant(""), lambda _, line: line)
+
+
+class ServerLoads:
+    """Asks the parameter servers every few seconds how busy they are, on a thread of its own.
+
+    Args:
+        cluster: Whose servers; it is connected.
+
+    Attributes:
+        latest: By server, CPUs in use and memory in MiB.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.latest: dict[str, dict[str, float]] = {}
+        self._asks = {role: _asks(role) for role in cluster.roles(PS)}
+        threading.Thread(target=self._run, name="easyrec-servers", daemon=True).start()
+
+    def _run(self) -> None:
+        before: dict[Role, tuple[float, Stat]] = {}
+        while True:
+            for role, ask in self._asks.items():
+                try:
+                    stat = parse_stat(ask().numpy())
+                except tf.errors.OpError:
+                    continue  # lost; the trainer notices
+                now = time.monotonic()
+                then, earlier = before.get(role, (now - _ASK_SECONDS, stat))
+                load = {
+                    "cpus": round((stat.cpu_seconds - earlier.cpu_seconds) / max(now - then, 1e-3), 3),
+                    "memory_mib": stat.memory_bytes / 2**20,
+                }
+                self.latest, before[role] = {**self.latest, role.short: load}, (now, stat)
+            time.sleep(_ASK_SECONDS)
+
+
+def _asks(role: Role) -> Any:
+    """A function that asks the process that has a role what Linux says of it.
+
+    It is traced here: a new function is told to every process of the cluster, and would wait for one that hangs.
+    """
+
+    def ask() -> tf.Tensor:
+        with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
+            return worker_stat()
+
+    return tf.function(ask, autograph=False).get_concrete_function()
 
 
 @dataclass

@@ -96,6 +96,11 @@ class Cluster:
         )
 
 
+def in_step(cluster: Cluster) -> list[Role]:
+    """The processes that train in step, without parameter servers, in the order of their replicas."""
+    return [*cluster.roles(CHIEF), *cluster.roles(WORKER)]
+
+
 def parse_tf_config(text: str | None) -> Cluster | None:
     """The cluster that the variable `TF_CONFIG` describes, or None when it is unset or empty.
 

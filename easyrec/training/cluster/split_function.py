@@ -18,6 +18,7 @@ import tensorflow as tf
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import Activations
 from easyrec.embedding.lookup import Lookup
+from easyrec.training.cluster.load import worker_stat
 from easyrec.training.cluster.packing import Packing
 from easyrec.training.cluster.streams import beside_each_other
 from easyrec.training.step import Tensors, TrainStep
@@ -27,7 +28,6 @@ State = tuple[tf.Tensor, Tensors, Lookup, tf.Tensor, tf.Tensor]
 
 _PREFETCH = 3
 _LARGEST_SPLIT = 1 << 20
-_STAT = "/proc/self/stat"
 
 
 class Traffic:
@@ -221,9 +221,3 @@ def _as_written() -> tf.data.Options:
 def sized(tensors: Tensors, rows: int) -> Tensors:
     """Tensors of a batch whose rows are known, with shapes that say so."""
     return {key: tf.ensure_shape(value, [rows, *value.shape[1:]]) for key, value in tensors.items()}
-
-
-def worker_stat() -> tf.Tensor:
-    """The line in which Linux describes the process that runs this: its name, CPU time and memory."""
-    lines = tf.data.TextLineDataset(_STAT).take(1)
-    return lines.reduce(tf.constant(""), lambda _, line: line)

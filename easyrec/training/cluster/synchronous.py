@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import Activations
-from easyrec.training.cluster.split_function import Traffic, sized, worker_stat
+from easyrec.training.cluster.load import worker_stat
+from easyrec.training.cluster.split_function import Traffic, sized
 from easyrec.training.replicas import update_shared_rows
 from easyrec.training.step import Tensors, TrainStep
 

@@ -13,10 +13,9 @@ import tensorflow as tf
 from easyrec.data.prepared.shards import ShardSet, Split, damaged
 from easyrec.errors import TrainingError
 from easyrec.training.callbacks import ClusterLoad
-from easyrec.training.cluster.connection import ServerWatch
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
 from easyrec.training.cluster.errors import lost, of_a_shard
-from easyrec.training.cluster.load import WorkerLoads
+from easyrec.training.cluster.load import ServerLoads, WorkerLoads
 from easyrec.training.cluster.split_function import SplitFunction
 from easyrec.training.schedules import schedule_factor
 from easyrec.training.trainer import Trainer
@@ -39,7 +38,7 @@ class ClusterTrainer(Trainer):
         shuffle: Take splits, and batches in them, in random order.
         skip_damaged: Leave out damaged shards instead of ending the run.
         on_hang: Called with files of splits that seem to hang.
-        watcher: Knows how busy the servers are.
+        servers: Knows how busy the servers are.
         **options: As for `Trainer`.
     """
 
@@ -53,7 +52,7 @@ class ClusterTrainer(Trainer):
         shuffle: bool = True,
         skip_damaged: bool = False,
         on_hang: Any = lambda files: None,
-        watcher: ServerWatch | None = None,
+        servers: ServerLoads | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, rows=shards.rows, **options)
@@ -71,7 +70,7 @@ class ClusterTrainer(Trainer):
         self._on_hang = on_hang
         self._dispatcher = self._connect(coordinator, strategy)
         self._place = 0
-        self._watcher = watcher
+        self._servers = servers
         self._asked_to_end: str | None = None
 
     def _steps(self, shards: ShardSet, workers: int) -> int:
@@ -296,14 +295,14 @@ class ClusterTrainer(Trainer):
         """Beside what every training logs: who did how much."""
         return {
             "workers": self.loads.report(),
-            "servers": {} if self._watcher is None else self._watcher.loads,
+            "servers": {} if self._servers is None else self._servers.latest,
             "bytes_moved": self.loads.bytes_moved,
             "running": self._dispatcher.running,
         }
 
     def _cluster_load(self) -> ClusterLoad:
         workers = {name: worker["examples_per_second"] for name, worker in self.loads.report().items()}
-        loads = {} if self._watcher is None else self._watcher.loads
+        loads = {} if self._servers is None else self._servers.latest
         servers = {name: server["cpus"] for name, server in loads.items()}
         done, of = len(self.progress.splits), len(self.shards.splits)
         return ClusterLoad(done, of, workers, servers, self.loads.bytes_moved)
