@@ -109,7 +109,7 @@ def _raw_item(item: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nowhere"], 1, "nowhere does not exist"),
+        (["nowhere"], 2, "nowhere does not exist"),
         ([], 2, "say what to serve, such as `easyrec serve runs/films`"),
         (["x", "--scene", "absent.yaml"], 2, "no such file: absent.yaml"),
         (["x", "--store", "mysql://x"], 2, "store"),
