@@ -20,7 +20,8 @@ JOBS = (CHIEF, WORKER, PS, EVALUATOR)
 _PORTS = range(15_000, 32_768)  # below those of outgoing connections (net.ipv4.ip_local_port_range)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _FRAME_HEADER, _SETTINGS = 9, 4
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s/]+):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s/]+):(?P<port>[0-9]{1,5})")
+_NUMBER = re.compile("[0-9]{1,9}")
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"], "ps": ["host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
@@ -111,12 +112,12 @@ def parse_tf_config(text: str | None) -> Cluster | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _wrong(f"is not JSON: {error}; got {text[:80]!r}") from error
     if value == {}:
         return None
     if not isinstance(value, dict) or not isinstance(value.get("cluster"), dict):
-        raise _wrong("needs an object with `cluster` and `task`")
+        raise _wrong(f"needs an object with `cluster` and `task`, got {text[:80]}")
     addresses = {job: _addresses(job, listed) for job, listed in value["cluster"].items()}
     if len(addresses.get(CHIEF, ())) > 1:
         raise _wrong(f"names {len(addresses[CHIEF])} chiefs; there is one")
@@ -148,7 +149,7 @@ def _task(task: Any, addresses: Mapping[str, tuple[str, ...]]) -> Role:
             f'`task` says which process this is, such as {{"type": "worker", "index": 0}}, got {task!r}'
         )
     job, index = task["type"], task.get("index", 0)
-    if isinstance(index, str) and index.isdigit():
+    if isinstance(index, str) and _NUMBER.fullmatch(index):
         index = int(index)
     if job not in JOBS:
         raise _wrong(f"has the task type {job!r}.{nearest(job, JOBS)}")
@@ -191,15 +192,18 @@ def parse_local(text: str) -> LocalCluster:
     example = "give --cluster local:workers=2,ps=2, or set TF_CONFIG on each machine"
     if kind != "local":
         raise ClusterUsageError(f"--cluster {text}: the only kind is `local`, got {kind!r}; {example}")
-    counts = {"workers": 1, "ps": 1}
+    counts, given = {"workers": 1, "ps": 1}, set[str]()
     for part in filter(None, rest.split(",")):
         name, _, number = part.partition("=")
         if name not in counts:
             raise ClusterUsageError(f"--cluster {text}: unknown {name!r}.{nearest(name, counts)} {example}")
-        if not number.isdigit() or not 1 <= int(number) <= 64:
+        if not _NUMBER.fullmatch(number) or not 1 <= int(number) <= 64:
             raise ClusterUsageError(
                 f"--cluster {text}: {name} is a number from 1 to 64, got {number!r}; {example}"
             )
+        if name in given:
+            raise ClusterUsageError(f"--cluster {text}: {name} is given twice; {example}")
+        given.add(name)
         counts[name] = int(number)
     return LocalCluster(counts["workers"], counts["ps"])
 

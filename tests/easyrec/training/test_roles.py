@@ -57,6 +57,9 @@ def test_no_description_is_no_cluster(text):
         (described(worker=["b"]), "the address of worker 0 is `host:port`, got 'b'"),
         (described(worker=["b:1", "b:99999"]), "got 'b:99999'"),
         (described(worker=["b:1"], ps=["b:1"]), "gives b:1 to both worker 0 and ps 0"),
+        (described(worker=["b:\u0661"]), "the address of worker 0 is `host:port`"),
+        (described({"type": "worker", "index": "²"}), "`task.index` is a number from 0, got '²'"),
+        ("[" * 100_000, "is not JSON"),
         (described(master=["b:1"]), "Call it 'chief'"),
         (described(wrker=["b:1"]), "Did you mean 'worker'?"),
         (described(chief=["a:1", "b:1"]), "names 2 chiefs; there is one"),
@@ -88,6 +91,8 @@ def test_local_clusters():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("local:workers=²", "workers is a number from 1 to 64, got '²'"),
+        ("local:workers=1,workers=2", "workers is given twice"),
         ("remote:workers=2", "the only kind is `local`, got 'remote'"),
         ("local:worker=2", "Did you mean 'workers'?"),
         ("local:workers=0", "workers is a number from 1 to 64, got '0'"),
