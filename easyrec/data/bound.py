@@ -216,8 +216,7 @@ class BoundDataset:
             way_out = ""
             if isinstance(label.config, BinaryTask):
                 way_out = (
-                    "; where only chosen items were recorded, add `data.negatives`, or use a task of type "
-                    "`retrieval`"
+                    "; where only chosen items were recorded, add `data.negatives`, or use a `retrieval` task"
                 )
             # Sampled negatives have label 0, and a retrieval learns from what was taken.
             if value == 1 and (
