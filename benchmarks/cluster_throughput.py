@@ -8,8 +8,8 @@
 
 Every variant trains the DeepFM of `train_throughput.py` on the same generated Criteo-like rows, each in a fresh
 process, in turn in every round. Two epochs: compiling is in the first one, the second one is measured. All processes
-share the cores of this machine, so more workers cannot be faster here; what is measured is what the cluster costs. On
-a machine that others use, compare examples per CPU-second.
+share the cores of this machine, so more workers cannot be faster here; what is measured is what the cluster costs.
+Rounds in which other programs took CPU time are to be left out.
 
     parquet       one process, rows from Parquet
     local         one process, batches from shards
@@ -55,11 +55,12 @@ _ROLES = {"worker": "workers", "ps": "servers"}
 
 
 class Clock(Callback):
-    """Examples, and CPU seconds of each role, between the first and the last look in the second epoch."""
+    """Examples, and CPU seconds of each role and of the machine, between two looks in the second epoch."""
 
     def __init__(self) -> None:
         self.first: tuple[int, dict[str, float]] | None = None
         self.last: tuple[int, dict[str, float]] = (0, {})
+        self.busy: list[float] = []
 
     def on_step(self, info: StepInfo) -> None:
         """Looks at the clock."""
@@ -71,6 +72,8 @@ class Clock(Callback):
                 times = process.cpu_times()
                 seconds[role] = seconds.get(role, 0.0) + times.user + times.system
             self.last = (info.examples, seconds)
+            machine = psutil.cpu_times()
+            self.busy.append(machine.user + machine.nice + machine.system + machine.softirq)
             self.first = self.first or self.last
 
     def microseconds(self) -> dict[str, float]:
@@ -78,6 +81,12 @@ class Clock(Callback):
         examples, before = self.first or self.last
         count = max(1, self.last[0] - examples)
         return {role: 1e6 * (now - before.get(role, 0.0)) / count for role, now in self.last[1].items()}
+
+    def others(self) -> float:
+        """The share of the CPU time of all programs that others than these took."""
+        before = (self.first or self.last)[1]
+        own = sum(now - before.get(role, 0.0) for role, now in self.last[1].items())
+        return max(0.0, 1 - own / max(1e-9, self.busy[-1] - self.busy[0]))
 
 
 def far_addresses(local: LocalCluster) -> Cluster:
@@ -116,6 +125,7 @@ def train(data: Path, folder: Path, variant: str, seed: int, options: list[str])
         "rate": (last["examples"] - skipped["examples"]) / seconds,
         "per_cpu": 1e6 / max(1e-9, sum(clock.microseconds().values())),
         "cpu": clock.microseconds(),
+        "others": clock.others(),
         "idle": statistics.mean(line["wait_share"] for line in second[1:]),
         "auc": metrics["label/auc"],
         "bytes_per_step": (last.get("bytes_moved", 0) - skipped.get("bytes_moved", 0))
@@ -147,7 +157,7 @@ def measure(
                 f"round {number + 1}  {variant:<9}{outcome['rate']:>9,.0f} examples/s  "
                 f"{outcome['per_cpu']:>8,.0f} per CPU-s  AUC {outcome['auc']:.4f}  "
                 f"idle {outcome['idle']:.0%}  {outcome['bytes_per_step'] / 2**20:.2f} MiB a step  {shares(outcome)}"
-                f"load {os.getloadavg()[0]:.1f}",
+                f"other programs {outcome['others']:.0%}",
                 flush=True,
             )
     return outcomes
