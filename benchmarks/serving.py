@@ -14,6 +14,8 @@ All runs of one table follow each other, so that ratios compare the same machine
     plain         a FastAPI handler that calls the SavedModel with one named tensor per feature
     tensorflow    the service with `runtime: tensorflow`
     litert        the service with `runtime: litert`
+
+TensorFlow's C library computes for `tensorflow`, its Python for `plain`, as people have it today.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -155,8 +157,10 @@ def settings_file(folder: Path, bundle: Path, runtime: str) -> Path:
 
 
 @contextmanager
-def serving(command: list[str], log: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
-    """A server on the first core; yields it with the seconds from start to ready.
+def serving(
+    command: list[str], log: Path, begin: Callable[[subprocess.Popen[str]], None] = lambda process: None
+) -> Iterator[tuple[subprocess.Popen[str], float]]:
+    """A server on the first core; yields it with the seconds from start to ready. `begin` is called at once.
 
     `-P`, because this script's folder has a module called as the package that serves.
     """
@@ -167,6 +171,7 @@ def serving(command: list[str], log: Path) -> Iterator[tuple[subprocess.Popen[st
         )
     pinned(process, [0])
     try:
+        begin(process)
         while not ready():
             if process.poll() is not None or time.perf_counter() - begun > 120:
                 sys.exit(f"{command[0]} did not start:\n{log.read_text()[-4000:]}")

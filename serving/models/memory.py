@@ -7,6 +7,8 @@ import mmap
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
 _MAPS = Path("/proc/self/maps")
 
 
@@ -35,10 +37,11 @@ def release_pages(folder: Path) -> int:
 
 
 def release_heap() -> None:
-    """Gives back what was freed but is kept by the C library for later, where that is GNU's.
+    """Gives back what was freed but is kept for later by Arrow's allocator, and by the C library where that is GNU's.
 
-    Loading a SavedModel takes several times the memory that it takes afterwards.
+    Loading takes several times the memory that serving takes afterwards.
     """
+    pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Pages that are given back are no memory of the process any more, and are there when they are read again."""
+"""What is given back is no memory of the process any more; pages are there when they are read again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
-from serving.models.memory import release_pages
+from serving.models.memory import release_heap, release_pages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels tell and are told otherwise")
 
@@ -40,3 +41,14 @@ def test_pages_are_given_back_and_come_again(tmp_path):
     assert resident(beside / "array.npy") >= 8 << 10
     assert (written[7], arrays[0][7], arrays[0][-1]) == (-1, 7, (1 << 20) - 1)
     assert release_pages(tmp_path / "nothing") == 0
+
+
+def test_memory_that_was_freed_is_given_back():
+    process = psutil.Process()
+    texts = [bytes(1000) + str(number).encode() for number in range(200_000)]  # small pieces stay in the heap
+    last = bytes(1000)  # and this one keeps its end from shrinking
+    held = process.memory_info().rss
+    del texts
+    release_heap()
+    assert held - process.memory_info().rss > 100 << 20
+    assert len(last) == 1000
