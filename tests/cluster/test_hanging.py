@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -35,4 +38,20 @@ def test_a_worker_a_server_and_the_coordinator_hang_one_after_the_other(make, tm
     assert server["why"].startswith("ps 0 at 127.0.0.1:")
     assert server["why"].endswith("has not answered for 10 seconds")
     assert coordinator["why"] == "the coordinator gave no sign of life for 60 seconds"
+    assert processes() == {}
+
+
+def test_an_interrupt_while_the_coordinator_connects_is_not_forgotten(make, tmp_path):
+    def interrupt() -> None:
+        deadline = time.monotonic() + 240
+        while "coordinator" not in processes() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    result = fit(make(tmp_path, epochs=50), cluster="local:workers=1,ps=1")
+    thread.join()
+    assert result.reason == "interrupted"
+    assert result.epochs == 0
     assert processes() == {}
