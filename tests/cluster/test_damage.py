@@ -43,12 +43,16 @@ def test_it_is_named_and_left_out_if_asked(mode, make, tmp_path):
 def test_it_ends_training_and_is_named(make, tmp_path):
     prepared = make(tmp_path)
     path, _ = damage(prepared)
-    with pytest.raises(DataError, match=f"{path.name}: the shard is damaged"):
+    with pytest.raises(
+        DataError, match=rf"{path.name}: the shard is damaged or missing \(corrupted record at \d+\)"
+    ):
         fit(prepared, cluster=ONE)
 
 
 def test_one_of_held_out_rows_ends_training_and_is_named(make, tmp_path):
     prepared = make(tmp_path, on_error="skip", evaluate_every=10)
     path, _ = damage(prepared, "eval", 0)
-    with pytest.raises(DataError, match=f"{path.name}: the shard of held-out rows is damaged"):
+    with pytest.raises(
+        DataError, match=rf"{path.name}: the shard of held-out rows is damaged or missing \(corrupted"
+    ):
         fit(prepared, cluster=ONE)

@@ -12,6 +12,7 @@ A **split** is the unit of work: one file, read by one worker from beginning to 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from easyrec.features.batch import EncodedBatch
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_WHERE = re.compile(r"\s*(Graph execution error|Detected at node|File \"|\[\[|Additional GRPC error)")
 _BUFFER_BYTES = 1 << 20
 _MOST_RECORDS = 1 << 20
 
@@ -231,11 +233,17 @@ def differences(folder: str, facts: Mapping[str, Any]) -> Sequence[str]:
     return sorted(name for name in {*stored, *facts} if stored.get(name) != facts.get(name))
 
 
+def reason_of(error: object) -> str:
+    """What an error of TensorFlow says, in one line: not where in a graph it happened."""
+    text = str(getattr(error, "message", None) or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _WHERE.match(line)]
+    return lines[0] if lines else type(error).__name__
+
+
 def damaged(path: str, reason: object) -> DataError:
     """The error of a shard that cannot be used."""
-    text = getattr(reason, "message", None) or str(reason)
     return DataError(
-        f"{path}: the shard is damaged or missing ({str(text).splitlines()[0]}). Delete the folder and prepare the "
+        f"{path}: the shard is damaged or missing ({reason_of(reason)}). Delete the folder and prepare the "
         "shards again, or leave out damaged shards with `data.on_error: skip`"
     )
 

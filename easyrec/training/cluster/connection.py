@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from easyrec.data.prepared.shards import MANIFEST, ShardSet, join
+from easyrec.data.prepared.shards import MANIFEST, ShardSet, join, reason_of
 from easyrec.training.cluster.meeting import SAME
 from easyrec.training.cluster.roles import (
     CHIEF,
@@ -68,7 +68,7 @@ def connect(cluster: Cluster, timeout: float, warn: Callable[[str], None]) -> Co
         coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     except (tf.errors.OpError, ValueError) as error:
         raise ClusterError(
-            f"the cluster cannot be connected: {str(error).splitlines()[0]}. "
+            f"the cluster cannot be connected: {reason_of(error)}. "
             f"Chief {chief.address or 'without address'}, servers {', '.join(map(str, cluster.servers))}"
         ) from error
     _check_versions(cluster, warn)
@@ -135,8 +135,9 @@ def check_shards(cluster: Cluster, shards: ShardSet) -> None:
             try:
                 theirs = json.loads(tf.io.read_file(path).numpy()).get("fingerprint")
             except (tf.errors.OpError, ValueError) as error:
-                reason = (getattr(error, "message", None) or str(error)).splitlines()[0]
-                raise ClusterError(f"{role} cannot read the shards at {path}: {reason}. {hint}") from error
+                raise ClusterError(
+                    f"{role} cannot read the shards at {path}: {reason_of(error)}. {hint}"
+                ) from error
         if theirs != shards.fingerprint:
             raise ClusterError(
                 f"{role} has other shards at {path} than the chief ({theirs} there, {shards.fingerprint} here). {hint}"

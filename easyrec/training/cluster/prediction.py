@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from easyrec.data.prepared.shards import ShardSet
+from easyrec.data.prepared.shards import ShardSet, reason_of
 from easyrec.errors import DataError, EasyRecError
 from easyrec.training.cluster.connection import Connection
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
@@ -131,10 +131,9 @@ class SplitPredictor:
         if not of_a_shard(outcome.error):
             return lost(outcome.error)
         path = self._shards.path(self._shards.splits[outcome.task.split])
-        reason = (getattr(outcome.error, "message", None) or str(outcome.error)).splitlines()[0]
         return DataError(
-            f"{path}: the shard of held-out rows is damaged or missing ({reason}). Delete the folder and go on with "
-            "--resume, which prepares it again; no row is left out of a measurement"
+            f"{path}: the shard of held-out rows is damaged or missing ({reason_of(outcome.error)}). "
+            "Delete the folder and go on with --resume, which prepares it again; no row is left out of a measurement"
         )
 
     def _predict(self, path: tf.Tensor, count: tf.Tensor) -> Mapping[str, tf.Tensor]:
