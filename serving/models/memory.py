@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from collections.abc import Container
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +13,17 @@ import pyarrow as pa
 _MAPS = Path("/proc/self/maps")
 
 
-def release_pages(folder: Path) -> int:
+def release_pages(folder: Path, scanned: Container[str] = ()) -> int:
     """Gives back the pages of all files below a folder; returns how many bytes are mapped.
 
     They stay in the kernel's cache and are mapped again when they are read; but until then they are not counted as the
-    process's memory, which limits of containers are held against.
+    process's memory, which limits of containers are held against. Requests read a row here and a row there, and the
+    kernel is told so: else it would read many pages around each of them from the disk, which push out others where
+    memory is short.
 
     Args:
         folder: Holds files that are mapped for reading only.
+        scanned: Names of files that are read from beginning to end.
     """
     if sys.platform != "linux" or not _MAPS.exists():
         return 0
@@ -32,6 +36,8 @@ def release_pages(folder: Path) -> int:
             continue
         first, last = (int(address, 16) for address in fields[0].split("-"))
         advise(first, last - first, mmap.MADV_DONTNEED)
+        if Path(fields[5]).name not in scanned:
+            advise(first, last - first, mmap.MADV_RANDOM)
         total += last - first
     return total
 

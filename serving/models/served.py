@@ -24,7 +24,7 @@ import pyarrow as pa
 from easyrec.config.loader import load_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, DataError, SchemaError, nearest
-from easyrec.export.candidates import Candidates
+from easyrec.export.candidates import VECTORS, Candidates
 from easyrec.export.encoded import ENCODED, check_encoded, read_encoded, sample_rows
 from easyrec.export.examples import LITERT_TOLERANCE, TOLERANCE, replay_examples
 from easyrec.export.layout import CANDIDATES, CONFIG, EXAMPLES, MAPPED_USERS, USERS, find_bundle
@@ -301,7 +301,7 @@ def load_served_model(
         MappedTable.open_files(folder / MAPPED_USERS, user) if user and (folder / USERS).exists() else None
     )
     model = ServedModel(folder, manifest, name, computing, catalogue, users)
-    release_pages(folder)
+    release_pages(folder, scanned=[VECTORS])
     model.warm_up()
     release_heap()
     return model

@@ -43,6 +43,23 @@ def test_pages_are_given_back_and_come_again(tmp_path):
     assert release_pages(tmp_path / "nothing") == 0
 
 
+def flags(path: Path) -> str:
+    """What the kernel was told of a mapped file."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    next(line for line in lines if line.endswith(str(path)))
+    return next(line for line in lines if line.startswith("VmFlags:"))
+
+
+def test_the_kernel_reads_single_rows_but_for_what_is_scanned(tmp_path):
+    for name in ("rows", "all"):
+        np.save(tmp_path / f"{name}.npy", np.arange(1 << 16))
+    arrays = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("rows", "all")]
+    release_pages(tmp_path, scanned=["all.npy"])
+    assert " rr" in flags(tmp_path / "rows.npy")
+    assert " rr" not in flags(tmp_path / "all.npy")
+    assert [int(array[-1]) for array in arrays] == [(1 << 16) - 1] * 2
+
+
 def test_memory_that_was_freed_is_given_back():
     process = psutil.Process()
     texts = [bytes(1000) + str(number).encode() for number in range(200_000)]  # small pieces stay in the heap
