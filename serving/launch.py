@@ -11,11 +11,11 @@ from typing import Any
 import uvicorn
 
 from easyrec.cli.common import messages
-from easyrec.errors import ConfigError
+from easyrec.errors import ConfigError, EasyRecError
 from easyrec.export.layout import find_bundle
 from easyrec.export.manifest import read_manifest
 from serving.app import create_app
-from serving.asgi import RESOLVED
+from serving.asgi import RESOLVED, STARTED
 from serving.operations.logs import configure_logs
 from serving.operations.metrics import MULTIPROCESS
 from serving.security.keys import read_keys
@@ -69,7 +69,11 @@ def _serve_many(settings: Settings) -> None:
     os.environ[RESOLVED] = settings.model_dump_json()
     with tempfile.TemporaryDirectory(prefix="easyrec-metrics-") as folder:
         os.environ.setdefault(MULTIPROCESS, folder)
+        started = Path(folder) / "started"
+        os.environ[STARTED] = str(started)
         uvicorn.run("serving.asgi:create", factory=True, workers=settings.workers, **_options(settings))
+        if not started.exists():
+            raise EasyRecError("no worker could start; each has said above why")
 
 
 def _options(settings: Settings) -> dict[str, Any]:

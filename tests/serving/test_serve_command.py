@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,35 @@ def bundles(tmp_path_factory) -> Path:
 def command(*arguments: object) -> list[str]:
     code = "import sys; from easyrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
     return [sys.executable, "-c", code, "serve", *map(str, arguments)]
+
+
+def test_workers_that_cannot_start_end_the_service(bundles, tmp_path):
+    shutil.copytree(bundles / "films", tmp_path / "films")
+    damaged = tmp_path / "films" / "bundle" / "config.yaml"
+    damaged.write_text(damaged.read_text() + "#")
+    arguments = (tmp_path / "films", "--workers", "2", "--port", "0", "--data", tmp_path / "data")
+    found = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 1
+    assert "the service cannot start" in found.stderr
+    assert "no worker could start" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.slow
+def test_what_one_worker_was_told_the_others_know(bundles, tmp_path):
+    arguments = (bundles / "films", "--workers", "2", "--port", "{port}", "--data", tmp_path / "data")
+    server = Server(command(*arguments), {}).start(120)
+    try:
+        for number in range(40):  # each over a connection of its own, which either worker may take
+            user, item = f"new-{number}", f"m{number % 5}"
+            event = {"event_id": user, "type": "click", "user_id": user, "item_id": item}
+            assert httpx.post(f"{server.url}/v1/events", json=[event], timeout=30).json()["accepted"] == 1
+            body = {"user_id": user, "debug": True}
+            answer = httpx.post(f"{server.url}/v1/recommend", json=body, timeout=30).json()
+            assert answer["debug"]["user"]["recent"] == [item]
+        assert "easyrec_requests_total" in httpx.get(f"{server.url}/metrics", timeout=30).text
+    finally:
+        assert server.end(signal.SIGTERM) in (0, -signal.SIGTERM)
 
 
 @pytest.mark.slow
