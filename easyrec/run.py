@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from easyrec.config.loader import load_config
+from easyrec.config.loader import load_stored_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.schema import resolved_yaml
 from easyrec.errors import ConfigError, InputError
@@ -93,7 +93,7 @@ class RunFolder:
             raise RunError(
                 f"{self.directory} is not a run: it holds no config.yaml. Runs are written by `easyrec train CONFIG`."
             )
-        return load_config(self.config_path)
+        return load_stored_config(self.config_path)
 
     def summary(self) -> dict[str, Any]:
         """The run report, or an empty mapping when training has not ended yet."""

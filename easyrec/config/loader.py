@@ -9,8 +9,10 @@ are relative to the file that includes them.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -19,13 +21,15 @@ from easyrec.config.checks import check
 from easyrec.config.defaults import apply_defaults
 from easyrec.config.documents import read_files
 from easyrec.config.locations import Locations, in_order
-from easyrec.config.messages import shorten, to_problems
+from easyrec.config.messages import UNKNOWN_OPTION, shorten, to_problems
 from easyrec.config.overrides import apply_overrides
 from easyrec.config.paths import Path, parse_path
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.yaml_reader import Document
 from easyrec.errors import ConfigError, Problem
 from easyrec.registry import load_plugins
+
+_LOG = logging.getLogger(__name__)
 
 
 def load_config(
@@ -44,6 +48,31 @@ def load_config(
         ConfigError: Something is wrong; `problems` names all that was found, each with file, line and path.
     """
     return _finish(apply_overrides(read_files(path, environment), overrides))
+
+
+def load_stored_config(path: str | os.PathLike[str]) -> PipelineConfig:
+    """Loads the resolved configuration that a run or a bundle holds.
+
+    It names every option of the version that wrote it. Those that this version has no more are left out, with a warning
+    each: what was trained stays usable.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        ConfigError: Something else is wrong; `problems` names all that was found.
+    """
+    document = read_files(path, os.environ)
+    try:
+        return _finish(document)
+    except ConfigError as error:
+        unknown = [problem for problem in error.problems if problem.message.startswith(UNKNOWN_OPTION)]
+        if not unknown:
+            raise
+    for problem in unknown:
+        _LOG.warning("%s", replace(problem, message="is no option of this version; it is left out"))
+    known = _without(document.value, [parse_path(problem.path) for problem in unknown])
+    return _finish(Document(known, document.places, document.problems))
 
 
 def parse_config(

@@ -14,6 +14,8 @@ from easyrec.config.locations import SOURCE, Locations
 from easyrec.config.paths import Path, format_path
 from easyrec.errors import Problem, nearest
 
+UNKNOWN_OPTION = "unknown option"
+"""Begins the message about an option that there is not."""
 _EXPECTED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -85,7 +87,7 @@ def describe(details: ErrorDetails, known: Iterable[str] = ()) -> str:
     if kind == "missing":
         return "is required, but not given"
     if kind == "extra_forbidden":
-        return f"unknown option.{nearest(str(details['loc'][-1]), known)}"
+        return f"{UNKNOWN_OPTION}.{nearest(str(details['loc'][-1]), known)}"
     if kind == "string_type":
         return _text_expected(received)
     if kind == "literal_error":

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from easyrec.config.loader import load_config
+from easyrec.config.loader import load_stored_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, DataError
 from easyrec.export.candidates import Candidates
@@ -85,7 +85,7 @@ class Bundle:
     @cached_property
     def config(self) -> PipelineConfig:
         """The resolved configuration it was trained with."""
-        return load_config(self.folder / CONFIG)
+        return load_stored_config(self.folder / CONFIG)
 
     def predict(
         self, frame: Frame, *, keep: Sequence[str] | Mapping[str, str] = (), batch_size: int = BATCH_ROWS

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from easyrec.config.loader import load_config
+from easyrec.config.loader import load_stored_config
 from easyrec.embedding.collection import EmbeddingCollection
 from easyrec.embedding.layout import Table
 from easyrec.embedding.table import SLICE_ROWS, ShardedTable
@@ -86,7 +86,7 @@ def warm_start(network: TrainableNetwork, encoder: Encoder, source: str | Path) 
         CheckpointError: There is no checkpoint, it is damaged, or nothing in it matches.
     """
     run, checkpoint = _locate(Path(source))
-    before = Encoder.load(load_config(run / "config.yaml"), run / "features")
+    before = Encoder.load(load_stored_config(run / "config.yaml"), run / "features")
     report = WarmStart(checkpoint.path)
     _start_tables(network.embeddings, encoder, before, checkpoint, report)
     _start_dense(network, checkpoint, report)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from easyrec.config.loader import load_config
+from easyrec.config.loader import load_stored_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import BundleError, DataError, SchemaError, nearest
 from easyrec.export.candidates import VECTORS, Candidates
@@ -96,7 +96,7 @@ class ServedModel:
     @cached_property
     def config(self) -> PipelineConfig:
         """The resolved configuration it was trained with; read when the model is loaded."""
-        return load_config(self.folder / CONFIG)
+        return load_stored_config(self.folder / CONFIG)
 
     @property
     def tasks(self) -> list[str]:

@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from easyrec.config.features import IdFeature
-from easyrec.config.loader import load_config, locate, parse_config
+from easyrec.config.loader import load_config, load_stored_config, locate, parse_config
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.errors import ConfigError
 
@@ -265,6 +265,28 @@ def test_options_of_the_type_that_an_override_replaced_are_explained(complaints,
     assert load(GOOD, "model=fm").model.type == "fm"
     (own,) = complaints(GOOD, "model=fm", "model.hidden_units=[8]")
     assert advice not in own, "the option came from the command line itself"
+
+
+# ----------------------------------------------------------------------------------------------------------- stored
+
+
+def test_what_another_version_has_stored_loads_without_options_that_are_gone(write, load, caplog):
+    text = GOOD + "training: {epochs: 3, gone: 1, cluster: {gone_too: {a: 1}}}\n"
+    path = write(text, "config.yaml")
+    with pytest.raises(ConfigError, match=r"training\.gone  unknown option"):
+        load_config(path)
+    assert load_stored_config(path) == load(GOOD + "training: {epochs: 3}\n")
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        f"config.yaml:10  training.{name}  is no option of this version; it is left out"
+        for name in ("cluster.gone_too", "gone")
+    ]
+
+
+def test_what_is_stored_and_wrong_is_refused(write):
+    path = write(GOOD + "training: {epochs: -3, gone: 1}\n", "config.yaml")
+    with pytest.raises(ConfigError, match=r"training\.epochs  expected a number of at least 1") as raised:
+        load_stored_config(path)
+    assert len(raised.value.problems) == 1
 
 
 # ------------------------------------------------------------------------------------------------------ environment
