@@ -95,7 +95,7 @@ def test_a_cut_cable_and_a_lost_server_cost_no_split(machine, make, roles, tmp_p
     assert {line["splits"] for line in epochs} == {19}
     [lost] = log(prepared, "lost")
     assert lost["step"] - lost["from_step"] <= 10 + 3 * 2  # the interval, and the splits under way
-    [hanging] = log(prepared, "hanging")
+    *_, hanging = log(prepared, "hanging")  # before, a slow worker may have been taken to hang
     assert hanging["splits"]
     assert any("no answer for a long time" in line for line in lines)
     assert any(f"worker 1 at {cluster['worker'][1]} does not answer" in line for line in lines)

@@ -19,7 +19,7 @@ class ServerLostError(EasyRecError):
 def lost(error: BaseException | None) -> ServerLostError:
     """What an error of TensorFlow says about who was lost, in one line."""
     text = str(error)
-    server = re.search(r"/job:(\w+)/replica:0/task:(\d+)", text)
+    server = re.search(r"/job:(ps|worker)/replica:0/task:(\d+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = next((line for line in lines if re.search(r"connect|[Uu]navailable|not found|reset", line)), "")
     what = (reason or (lines[0] if lines else type(error).__name__))[:200]

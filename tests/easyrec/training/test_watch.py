@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from easyrec.training.cluster.errors import lost
 from easyrec.training.cluster.roles import Cluster, Role
 from easyrec.training.cluster.watch import Watch
 
@@ -82,3 +83,8 @@ def test_a_worker_may_hang_while_others_train_but_no_server_and_not_all_of_them(
         while watch.silent(training=True) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_who_was_lost_is_not_the_one_that_complains():
+    text = "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:1/device"
+    assert str(lost(RuntimeError(text))).startswith("ps 1 does not answer")
