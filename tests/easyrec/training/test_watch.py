@@ -86,5 +86,5 @@ def test_a_worker_may_hang_while_others_train_but_no_server_and_not_all_of_them(
 
 
 def test_who_was_lost_is_not_the_one_that_complains():
-    text = "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:1/device"
+    text = "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:1/"
     assert str(lost(RuntimeError(text))).startswith("ps 1 does not answer")
