@@ -6,13 +6,12 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from easyrec.errors import ConfigError
 from serving.events.compactor import Compactor
 from serving.events.writer import EventWriter
-from serving.items import ItemKeeper
 from serving.models.hub import ModelHub
 from serving.models.watch import FolderWatcher
 from serving.settings import EXPOSURES, Settings
@@ -37,14 +36,21 @@ class Helper(Protocol):
         """Ends."""
 
 
+class Follower(Protocol):
+    """Knows something that other processes may be given."""
+
+    def follow(self) -> None:
+        """Takes over what they were given since the last call."""
+
+
 class Upkeep:
-    """Takes over items that other processes have put, and lets the store forget what is old.
+    """Takes over what other processes were given, and lets the store forget what is old.
 
     It forgets only while the clock runs as it should: one that has jumped since the start would have it forget
     everything.
 
     Args:
-        items: Knows the items.
+        followers: Know the items, and which models were chosen.
         store: Forgets.
         keep_days: How long the store keeps events.
         clock: Seconds since 1970.
@@ -53,13 +59,13 @@ class Upkeep:
 
     def __init__(
         self,
-        items: ItemKeeper,
+        followers: Sequence[Follower],
         store: GuardedStore,
         keep_days: float,
         clock: Callable[[], float],
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._items = items
+        self._followers = followers
         self._store = store
         self._keep = keep_days * _DAY
         self._clock = clock
@@ -85,7 +91,8 @@ class Upkeep:
         Raises:
             EasyRecError: The store cannot be used.
         """
-        self._items.follow()
+        for follower in self._followers:
+            follower.follow()
         if self._steady() - self._pruned < _PRUNE_SECONDS:
             return
         self._pruned = self._steady()

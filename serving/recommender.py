@@ -89,6 +89,7 @@ class Recommender:
         assigner: Says which experiments apply.
         clock: Seconds since 1970.
         impressions: Whether to write what was recommended.
+        item_features: Whether to write the columns of recommended items, too.
         observers: Called with every answer, such as by metrics; they must not raise.
     """
 
@@ -100,6 +101,7 @@ class Recommender:
     assigner: Assigner
     clock: Callable[[], float] = time.time
     impressions: bool = True
+    item_features: bool = False
     observers: list[Callable[[Answer], None]] = field(default_factory=list)
 
     def answer(self, request: Request) -> Answer:
@@ -273,10 +275,7 @@ class Recommender:
             "fallback": answer.trace.fallback,
             "candidates": next((one.received for one in answer.trace.stages if one.kind == "ranking"), 0),
             "fresh_propensity": answer.trace.notes.get("fresh_propensity"),
-            "items": [
-                {name: item[name] for name in ("item_id", "score", "position", "sources")}
-                for item in payload["items"][:_LOGGED_ITEMS]
-            ],
+            "items": self._noted_items(answer),
             "features": query.columns().values,
         }
         line = to_json(record, inf_nan_mode="null", bytes_mode="base64", fallback=str) + b"\n"
@@ -285,6 +284,18 @@ class Recommender:
             keys = [str(item["item_id"]) for item in payload["items"]]
             served = Served(keys, now, request.user_id, request.session_id)
         self.writer.note([line], served)
+
+    def _noted_items(self, answer: Answer) -> list[dict[str, Any]]:
+        items = [
+            {name: item[name] for name in ("item_id", "score", "position", "sources")}
+            for item in answer.payload["items"][:_LOGGED_ITEMS]
+        ]
+        if self.item_features:
+            model = answer.query.model
+            columns = [name for name in model.item_columns if name != model.catalogue.key]
+            features = model.catalogue.properties(answer.ranked.rows[:_LOGGED_ITEMS], columns)
+            items = [item | {"features": values} for item, values in zip(items, features, strict=True)]
+        return items
 
 
 def explain(query: Query, ranked: Candidates) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from serving.funnel.scenes import Scenes
 from serving.funnel.stages import Resources
 from serving.funnel.trends import Trends
 from serving.items import ItemKeeper
+from serving.models.decisions import Decisions
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel, load_served_model
 from serving.models.shadow import ShadowLog
@@ -96,13 +97,16 @@ class Service:
             assigner or NoExperiments(),
             clock,
             settings.events.impressions,
+            settings.events.item_features,
         )
         self.recommender.observers.append(self._offer_to_shadow)
-        upkeep = Upkeep(self.items, self.store, settings.keep_days, clock)
+        self._shadow_logs: dict[str, ShadowLog] = {}
+        self.decisions = Decisions(settings.data / "models.json", self.hub, self.try_beside)
+        self.decisions.follow()
+        upkeep = Upkeep([self.decisions, self.items], self.store, settings.keep_days, clock)
         self._helpers = [upkeep, *helpers(settings, self.writer, self.hub)]
         self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="recommend")
         self._background = ThreadPoolExecutor(2, thread_name_prefix="background")
-        self._shadow_logs: dict[str, ShadowLog] = {}
         self._waiting = 0
         self._stopping = threading.Event()
 

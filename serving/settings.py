@@ -53,6 +53,9 @@ class EventSettings(StrictModel):
     """How long after its hour an impression still waits for events that answer it."""
     impressions: bool = True
     """Write what was recommended to the log."""
+    item_features: bool = False
+    """Write the columns of the recommended items that the model reads, as they were then, too. Without them, training
+    joins the item table as it is later."""
     not_history: tuple[str, ...] = ()
     """Types of events that are no part of histories, such as `dislike`."""
     stream: str | None = None

@@ -138,15 +138,15 @@ class Client:
         while True:
             attempt += 1
             try:
-                result: httpx.Response | httpx.TransportError = self._http.send(sent)
-            except httpx.TransportError as error:
+                result: httpx.Response | httpx.RequestError = self._http.send(sent)
+            except httpx.RequestError as error:
                 result = error
             found = outcome(call, sent, result)
             if not isinstance(found, ServiceError):
                 return found
             wait = wait_before_next(call, found, attempt, self._options.retries)
             if wait is None:
-                raise found from (result if isinstance(result, httpx.TransportError) else None)
+                raise found from (result if isinstance(result, httpx.RequestError) else None)
             time.sleep(wait)
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class Retries:
         return None if retry_after > self.longest else retry_after + drawn
 
 
-def was_reached(error: httpx.TransportError) -> bool:
+def was_reached(error: httpx.RequestError) -> bool:
     """Whether the service may have received a request that failed so."""
     return not isinstance(error, _NEVER_SENT)
 

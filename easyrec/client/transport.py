@@ -83,10 +83,10 @@ def request(client: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.
 
 
 def outcome(
-    call: Call[T], sent: httpx.Request, result: httpx.Response | httpx.TransportError
+    call: Call[T], sent: httpx.Request, result: httpx.Response | httpx.RequestError
 ) -> T | ServiceError:
     """What a call came to: the answer, or the error to raise."""
-    if isinstance(result, httpx.TransportError):
+    if isinstance(result, httpx.RequestError):
         return _no_answer(sent, result)
     if not result.is_success:
         return _problem(sent, result)
@@ -114,7 +114,7 @@ def wait_before_next(call: Call[Any], failure: ServiceError, attempt: int, retri
     return retries.wait(attempt, asked) if again else None
 
 
-def _no_answer(sent: httpx.Request, error: httpx.TransportError) -> NoAnswerError:
+def _no_answer(sent: httpx.Request, error: httpx.RequestError) -> NoAnswerError:
     reached = was_reached(error)
     what = str(error) or type(error).__name__
     advice = (

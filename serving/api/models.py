@@ -30,7 +30,7 @@ async def list_models(service: ServiceDependency) -> Response:
 async def activate(name: Name, version: Name, service: ServiceDependency) -> Response:
     """Make a loaded version serve; requests under way end with the one they began with."""
     try:
-        model = await service.call(service.hub.activate, name, version)
+        model = await service.call(service.decisions.activate, name, version)
     except BundleError as error:
         raise ProblemError(404, str(error)) from error
     return json_response({"name": model.name, "version": model.version})
@@ -40,7 +40,7 @@ async def activate(name: Name, version: Name, service: ServiceDependency) -> Res
 async def shadow(name: Name, version: Name, body: ShadowBody, service: ServiceDependency) -> Response:
     """Let a loaded version score a share of the requests beside the active one, for the log only."""
     try:
-        await service.call(service.try_beside, name, version, body.percent)
+        await service.call(service.decisions.shadow, name, version, body.percent)
     except BundleError as error:
         raise ProblemError(404, str(error)) from error
     return Response(status_code=204)
@@ -54,7 +54,7 @@ async def rollback(name: Name, service: ServiceDependency) -> Response:
     except BundleError as error:
         raise ProblemError(404, str(error)) from error
     try:
-        model = await service.call(service.hub.rollback, name)
+        model = await service.call(service.decisions.rollback, name)
     except BundleError as error:
         raise ProblemError(409, str(error)) from error
     return json_response({"name": model.name, "version": model.version})

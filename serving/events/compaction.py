@@ -67,7 +67,8 @@ _IMPRESSION_COLUMNS = {
     "scene": "VARCHAR", "model": "STRUCT(name VARCHAR, version VARCHAR)",
     "experiments": "STRUCT(layer VARCHAR, experiment VARCHAR, variant VARCHAR)[]", "degraded": "VARCHAR[]",
     "fallback": "VARCHAR", "candidates": "BIGINT", "fresh_propensity": "DOUBLE",
-    "items": "STRUCT(item_id VARCHAR, score DOUBLE, position BIGINT, sources VARCHAR[])[]", "features": "JSON",
+    "items": "STRUCT(item_id VARCHAR, score DOUBLE, position BIGINT, sources VARCHAR[], features JSON)[]",
+    "features": "JSON",
 }  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _write_events(folder: Path, hour: str, paths: Sequence[Path], erased: dict[s
             "make_timestamptz((received * 1e6)::BIGINT) AS received",
         ]  # fmt: skip
         extra = _exploded(connection, "new", "properties", [*_EVENT_COLUMNS, "time"])
-        query = f"SELECT {', '.join([*columns, *extra])} FROM new ORDER BY time, event_id"
+        query = f"SELECT {', '.join([*columns, *_named(extra)])} FROM new ORDER BY time, event_id"
         return _write(connection, query, folder, EVENTS, hour)
 
 
@@ -172,35 +173,41 @@ def _write_impressions(
         ]  # fmt: skip
         own = [*base, "item_id", "position", "score", "sources", "time", "model_name", "model_version"]
         extra = _exploded(connection, "new", "features", own)
-        taken = {*own, *(part.rsplit(" AS ", 1)[1].strip('"') for part in extra)}
-        labels = []
+        connection.execute(
+            f"""CREATE TABLE shown AS SELECT {", ".join([*base, *_named(extra)])}, model.name AS model_name,
+            model.version AS model_version, make_timestamptz((received * 1e6)::BIGINT) AS time,
+            unnest(items) AS item FROM new"""
+        )
+        of_item = _exploded(connection, "shown", "item.features", [*own, *extra])
+        taken = {*own, *extra, *of_item}
+        labels: dict[str, str] = {}
         for kind in types:
             name = kind if kind not in taken and f"{kind}_value" not in taken else f"event_{kind}"
-            labels.append(f"count(*) FILTER (type = {text(kind)}) AS {quoted(name)}")
-            labels.append(f"max(value) FILTER (type = {text(kind)}) AS {quoted(name + '_value')}")
+            labels[name] = f"count(*) FILTER (type = {text(kind)})"
+            labels[f"{name}_value"] = f"max(value) FILTER (type = {text(kind)})"
         connection.execute(
-            f"CREATE TABLE outcomes AS SELECT {', '.join(['request_id', 'item_id', *labels])} FROM answers "
+            f"CREATE TABLE outcomes AS SELECT {', '.join(['request_id', 'item_id', *_named(labels)])} FROM answers "
             "GROUP BY request_id, item_id"
         )
         outcomes = [
             f"coalesce(outcomes.{quoted(name)}, 0) AS {quoted(name)}"
             if not name.endswith("_value")
             else f"outcomes.{quoted(name)}"
-            for name in (label.rsplit(" AS ", 1)[1].strip('"') for label in labels)
+            for name in labels
         ]
-        connection.execute(
-            f"""CREATE TABLE shown AS SELECT {", ".join([*base, *extra])}, model.name AS model_name,
-            model.version AS model_version, make_timestamptz((received * 1e6)::BIGINT) AS time,
-            unnest(items) AS item FROM new"""
-        )
         columns = (
             "shown.* EXCLUDE item, item.item_id AS item_id, item.position AS position, item.score AS score"
         )
-        query = f"""SELECT {", ".join([columns, "item.sources AS sources", *outcomes])}
+        query = f"""SELECT {", ".join([columns, "item.sources AS sources", *_named(of_item), *outcomes])}
             FROM shown LEFT JOIN outcomes
             ON shown.request_id = outcomes.request_id AND shown.item.item_id = outcomes.item_id
             ORDER BY time, shown.request_id, position"""
         return _write(connection, query, folder, IMPRESSIONS, hour)
+
+
+def _named(expressions: dict[str, str]) -> list[str]:
+    """Expressions by name as a list for SELECT."""
+    return [f"{expression} AS {quoted(name)}" for name, expression in expressions.items()]
 
 
 def _without(connection: duckdb.DuckDBPyConnection, key: str, files: Sequence[Path]) -> str:
@@ -244,15 +251,15 @@ def _read(
 
 def _exploded(
     connection: duckdb.DuckDBPyConnection, table: str, column: str, taken: Sequence[str]
-) -> list[str]:
-    """Expressions that make each key of JSON objects a column; keys whose name is taken are left out."""
+) -> dict[str, str]:
+    """Expressions, by name, that make each key of JSON objects a column; keys whose name is taken are left out."""
     row = connection.execute(f"SELECT json_group_structure({column}) FROM {table}").fetchone()
     structure = json.loads(row[0]) if row and row[0] else None
     if not isinstance(structure, dict):
-        return []
+        return {}
     if len(structure) > _MOST_COLUMNS:  # keys that are values, such as ids
-        return [f"CAST({column} AS VARCHAR) AS {quoted(column)}"]
-    expressions = []
+        return {column.replace(".", "_"): f"CAST({column} AS VARCHAR)"}
+    expressions: dict[str, str] = {}
     lowered = {name.lower() for name in taken}
     for name, kind in structure.items():
         if name.lower() in lowered or not name:
@@ -261,10 +268,10 @@ def _exploded(
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
         type_ = _column_type(kind)
         if type_ == "VARCHAR":
-            expressions.append(f"json_extract_string({column}, {text(pointer)}) AS {quoted(name)}")
+            expressions[name] = f"json_extract_string({column}, {text(pointer)})"
         elif type_ is not None:
             value = f"json_extract({column}, {text(pointer)})"
-            expressions.append(f"json_transform({value}, {text(json.dumps(type_))}) AS {quoted(name)}")
+            expressions[name] = f"json_transform({value}, {text(json.dumps(type_))})"
     return expressions
 
 

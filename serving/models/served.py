@@ -77,8 +77,9 @@ class ServedModel:
         self._catalogue = catalogue
         self._users = users
         self._changing = threading.Lock()
-        self._user_columns = list(
-            dict.fromkeys(entry.column for entry in manifest.inputs if not entry.of_item)
+        self._user_columns, self._item_columns = (
+            list(dict.fromkeys(entry.column for entry in manifest.inputs if entry.of_item == of_item))
+            for of_item in (False, True)
         )
 
     # What it is
@@ -112,6 +113,11 @@ class ServedModel:
     def user_columns(self) -> list[str]:
         """Raw columns of the user and of the request that the model reads."""
         return list(self._user_columns)
+
+    @property
+    def item_columns(self) -> list[str]:
+        """Raw columns of the item that the model reads."""
+        return list(self._item_columns)
 
     def __repr__(self) -> str:
         return f"ServedModel({self.name!r}, version={self.version!r}, runtime={self.runtime!r})"

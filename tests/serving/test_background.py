@@ -32,7 +32,7 @@ def pruned(monkeypatch) -> list[float]:
 
 def upkeep(times: dict[str, float]) -> Upkeep:
     items: Any = Items()
-    return Upkeep(items, GuardedStore(MemoryStore()), 90, lambda: times["wall"], lambda: times["steady"])
+    return Upkeep([items], GuardedStore(MemoryStore()), 90, lambda: times["wall"], lambda: times["steady"])
 
 
 def test_old_events_are_forgotten_every_hour(pruned):

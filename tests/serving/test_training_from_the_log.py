@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 import easyrec
 from serving.events.compaction import compact
 from serving.events.event import Event
 from serving.recommender import Request
-from tests.serving.world import NOW, World
+from tests.serving.world import NOW, KnownModel, World, item_table
 
 
 @pytest.mark.slow
@@ -56,3 +57,20 @@ def test_the_log_trains_the_next_model(tmp_path):
         }
     )
     assert run.metrics["click/auc"] > 0.9, "every third position was clicked, and the position is a feature"
+
+
+def test_features_of_items_are_logged_as_they_were(tmp_path, monkeypatch):
+    monkeypatch.setattr(KnownModel, "item_columns", ["item_id", "genres", "year"])
+    world = World(tmp_path / "world")
+    world.recommender.item_features = True
+    world.writer.start()
+    answer = world.recommender.answer(Request(user_id="100", n=5)).payload
+    world.model.put_items({int(answer["items"][0]["item_id"]): {"genres": "changed since", "year": 3000}})
+    world.writer.stop()
+    assert compact(tmp_path / "world" / "events", NOW + 86_400)["impressions"] == 5
+    (path,) = (tmp_path / "world").rglob("impressions/*/*.parquet")
+    rows = pq.ParquetFile(path).read().to_pylist()
+    items = {row["item_id"]: row for row in item_table().to_pylist()}
+    for row in rows:
+        item = items[int(row["item_id"])]
+        assert (row["genres"], row["year"]) == (item["genres"], item["year"])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from easyrec.errors import BundleError, nearest
 from easyrec.export.native.library import Library, NativeError, Output, library
-from easyrec.export.native.tensors import from_tensor, give_back, to_tensor, type_number
+from easyrec.export.native.tensors import from_tensor, give_back, to_tensor
 from easyrec.export.native.wire import SignatureDef, TensorInfo, signatures, varint
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -77,8 +77,8 @@ class SessionFunction:
     def __init__(self, session: Session, name: str, definition: SignatureDef) -> None:
         self._session, self._library = session, library()
         self._name = name
-        self._inputs, self._outputs = list(definition.inputs), list(definition.outputs)
-        self._types = [info.type for info in definition.inputs.values()]
+        self._inputs = {name: info.type for name, info in definition.inputs.items()}
+        self._outputs = list(definition.outputs)
         self._takes = self._places(list(definition.inputs.values()))
         self._gives = self._places(list(definition.outputs.values()))
 
@@ -88,12 +88,13 @@ class SessionFunction:
         Raises:
             BundleError: An argument is missing, is one too many, or has another type or shape.
         """
+        self._check(arrays)
         opened = self._library
         tensors: list[int] = []
         results = (ctypes.c_void_p * len(self._outputs))()
         try:
-            self._check(arrays)
-            tensors.extend(to_tensor(opened, arrays[name]) for name in self._inputs)
+            for name, number in self._inputs.items():
+                tensors.append(self._tensor(name, arrays[name], number))
             given = (ctypes.c_void_p * len(tensors))(*tensors)
             with opened.checked() as status:
                 opened.TF_SessionRun(
@@ -105,28 +106,29 @@ class SessionFunction:
             return {
                 name: from_tensor(opened, result) for name, result in zip(self._outputs, results, strict=True)
             }
-        except (NativeError, TypeError) as error:
+        except NativeError as error:
             raise BundleError(f"the model cannot compute {self._name}: {error}") from error
         finally:
             for result in filter(None, results):
                 opened.TF_DeleteTensor(result)
-            for tensor in tensors:  # after the results, which may be the same memory
-                give_back(opened, tensor)
+            for tensor, number in zip(tensors, self._inputs.values(), strict=False):
+                give_back(opened, tensor, number)  # after the results, which may be the same memory
+
+    def _tensor(self, name: str, array: npt.NDArray[Any], number: int) -> int:
+        try:
+            return to_tensor(self._library, array, number)
+        except TypeError as error:
+            raise BundleError(f"the model cannot compute {self._name}: {name}: {error}") from error
 
     def _check(self, arrays: Arrays) -> None:
-        if arrays.keys() != set(self._inputs):
-            absent = sorted(set(self._inputs) - arrays.keys())
-            unknown = sorted(arrays.keys() - set(self._inputs))
+        if arrays.keys() != self._inputs.keys():
+            absent = sorted(self._inputs.keys() - arrays.keys())
+            unknown = sorted(arrays.keys() - self._inputs.keys())
             raise BundleError(
                 f"the model's signature {self._name} takes {', '.join(sorted(self._inputs))}"
                 + (f"; {', '.join(absent)} not given" if absent else "")
                 + (f"; {', '.join(unknown)} unknown" if unknown else "")
             )
-        for name, number in zip(self._inputs, self._types, strict=True):
-            if type_number(arrays[name].dtype) != number:
-                raise BundleError(
-                    f"the model's signature {self._name} takes another type than {arrays[name].dtype} for {name}"
-                )
 
     def _places(self, infos: Sequence[TensorInfo]) -> Any:
         places = (Output * len(infos))()

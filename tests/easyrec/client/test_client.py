@@ -236,6 +236,7 @@ def post_events(client: Client) -> object:
         (answer({}, 503), 3, 3),
         (httpx.ReadTimeout("late"), 1, 3),  # perhaps carried out: only what may be done twice
         (httpx.RemoteProtocolError("broken"), 1, 3),
+        (httpx.DecodingError("no gzip"), 1, 3),
         (answer({}, 500), 1, 3),
         (answer({}, 502), 1, 3),
         (answer({}, 400), 1, 1),  # would fail again

@@ -27,10 +27,12 @@ def event(event_id: str, received: float = NOW, **options: Any) -> bytes:
     return line(Event.model_validate(values).record(received))
 
 
-def impression(request_id: str, received: float = NOW, user: str = "u1", **features: Any) -> bytes:
+def impression(
+    request_id: str, received: float = NOW, user: str = "u1", of_items: Any = ({}, {}), **features: Any
+) -> bytes:
     items = [
-        {"item_id": 3, "score": 0.5, "position": 1, "sources": ["towers", "popular"]},
-        {"item_id": 4, "score": None, "position": 2, "sources": []},
+        {"item_id": 3, "score": 0.5, "position": 1, "sources": ["towers", "popular"], **of_items[0]},
+        {"item_id": 4, "score": None, "position": 2, "sources": [], **of_items[1]},
     ]
     return line(
         {
@@ -130,6 +132,30 @@ def test_impressions_are_joined_with_what_answered_them(log, tmp_path):
     )
     assert (found["r2", 1]["click"], found["r2", 2]["click"]) == (0, 1)
     assert not list(tmp_path.rglob("*.jsonl")), "what is in Parquet is not kept twice"
+
+
+def test_features_of_items_as_served_are_columns(log, tmp_path):
+    """A name that the user's features have, too, is the user's; a type of event steps aside."""
+    of_items = (
+        {"features": {"price": 9.5, "genres": ["a", "b"], "city": "Rome", "click": 7}},
+        {"features": {"price": None, "genres": ["c"], "city": "Bonn", "click": 8}},
+    )
+    lines = [impression("r1", of_items=of_items, city="Oslo"), impression("r2"), event("a", request_id="r1")]
+    closed(log, lines)
+    assert compact(tmp_path, NOW + 2 * HOUR)["impressions"] == 4
+    found = {(row["request_id"], row["position"]): row for row in rows(tmp_path, "impressions")}
+    names = ("price", "genres", "city", "click", "event_click")
+    assert [found["r1", 1][name] for name in names] == [9.5, ["a", "b"], "Oslo", 7, 1]
+    assert [found["r1", 2][name] for name in names] == [None, ["c"], "Oslo", 8, 0]
+    assert [found["r2", 1][name] for name in names] == [None, None, None, None, 0]
+
+
+def test_features_may_have_any_name(log, tmp_path):
+    features = {"x AS click": 1, 'say "hi"': 2}
+    closed(log, [impression("r1", **features), event("a", request_id="r1")])
+    assert compact(tmp_path, NOW + 2 * HOUR)["impressions"] == 2
+    (first, _) = sorted(rows(tmp_path, "impressions"), key=lambda row: row["position"])
+    assert [first[name] for name in (*features, "click")] == [1, 2, 1]
 
 
 def test_the_files_of_all_hours_fit_together(log, tmp_path):
