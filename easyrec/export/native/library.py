@@ -6,8 +6,8 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -86,13 +86,15 @@ class Library:
 
     Args:
         path: The library.
+        quietly: Makes a context in which a model is loaded, which TensorFlow logs.
 
     Raises:
         OSError: It cannot be opened.
         AttributeError: It lacks a function.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, quietly: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self.quietly = quietly
         for opened, functions in ((ctypes.CDLL(str(path)), _LONG), (ctypes.PyDLL(str(path)), _SHORT)):
             for name, (result, arguments) in functions.items():
                 function = getattr(opened, name)
@@ -135,9 +137,11 @@ def library() -> Library:
     if not folders:
         raise BundleError("TensorFlow is not installed; install it with `pip install tensorflow`")
     path = Path(folders[0]) / _FILE
-    quiet = os.environ.setdefault(LOG_LEVEL, "2") not in ("0", "1")
+    imported, chosen = "tensorflow" in sys.modules, os.environ.get(LOG_LEVEL)
     try:
-        if not quiet or "tensorflow" in sys.modules:
+        if imported:  # without a level its log is on, and none that is set now changes that
+            return Library(path, nullcontext if chosen else quiet_records)
+        if os.environ.setdefault(LOG_LEVEL, "2") in ("0", "1"):
             return Library(path)
         with quiet_records():
             opened = Library(path)

@@ -148,7 +148,7 @@ def _load(opened: Library, folder: Path, threads: int | None) -> tuple[int, int]
             config = varint(_INTRA_OP_THREADS, threads) + varint(_INTER_OP_THREADS, threads)
             with opened.checked() as status:
                 opened.TF_SetConfig(options, config, len(config), status)
-        with opened.checked() as status:
+        with opened.quietly(), opened.checked() as status:
             session = opened.TF_LoadSessionFromSavedModel(
                 options, None, os.fsencode(folder), tags, len(tags), graph, None, status
             )
