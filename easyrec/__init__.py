@@ -35,7 +35,7 @@ _HOMES = {
     "load_config": "easyrec.config.loader",
     "train": "easyrec.workflow",
 }
-_LIGHT = {"EasyRecError", "load_config"}  # they need no TensorFlow
+_LIGHT = {"Bundle", "EasyRecError", "load", "load_config"}  # they import no TensorFlow
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 
 from easyrec.cli.common import messages, note, output
-from easyrec.startup import start_tensorflow
 
 SECONDS_BETWEEN_LINES = 10.0
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or of a bundle.")]
@@ -40,7 +39,6 @@ def predict(
 
     Columns of the item or user table that the data lack are taken from the run's bundle, if the data have the key.
     """
-    start_tensorflow()
     from easyrec.export.bundle import load
     from easyrec.export.files import predict_files
 

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from easyrec.cli.common import note, output
 from easyrec.errors import ConfigError
-from easyrec.startup import start_tensorflow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,6 @@ def recommend(
     """Recommend items to one user; a user that is not known gets what is popular."""
     if user is None and history is None:
         raise ConfigError("say for whom: give --user ID, or --history with the items the user took")
-    start_tensorflow()
     from easyrec.export.bundle import load
 
     frame = load(run).recommend(

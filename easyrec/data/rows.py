@@ -189,9 +189,8 @@ class Rows:
 
     def _finish(self, report: PassReport, epoch: bool) -> None:
         report.complete = True
-        if (
-            epoch or not self.report.epoch
-        ):  # what training saw is not overwritten by a later look at the same rows
+        # What training saw is not overwritten by a later look at the same rows.
+        if epoch or not self.report.epoch:
             self.report = report
             report.epoch = epoch
         if report.rows_used == 0 and self._whole:

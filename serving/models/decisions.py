@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +21,7 @@ from serving.models.hub import ModelHub
 from serving.models.served import ServedModel
 
 TryBeside = Callable[[str, str, float], None]
+Decision = TypeVar("Decision", bound="Activation")
 _LOG = logging.getLogger(__name__)
 
 
@@ -31,12 +33,10 @@ class Activation(BaseModel, frozen=True):
     """Counts the decisions of its kind about one model, so that choosing a version again is a decision, too."""
 
 
-class Shadow(BaseModel, frozen=True):
+class Shadow(Activation, frozen=True):
     """A version was let score a share of the requests; none if `percent` is 0."""
 
-    version: str
     percent: float
-    number: int
 
 
 class Decided(BaseModel):
@@ -88,7 +88,7 @@ class Decisions:
         """
         self._try_beside(name, version, percent)
         with self._written() as decided:
-            number = decided.shadow[name].number + 1 if name in decided.shadow else 1
+            number = _next(decided.shadow.get(name))
             decided.shadow[name] = Shadow(version=version, percent=percent, number=number)
             self._made.shadow[name] = decided.shadow[name]
 
@@ -97,22 +97,15 @@ class Decisions:
         changed = self._changed()
         if changed is None or changed == self._seen:
             return
-        decided = self._read()
-        waiting = []
-        for name, activation in decided.active.items():
-            if activation != self._made.active.get(name):
-                try:
-                    self._hub.activate(name, activation.version)
-                    self._made.active[name] = activation
-                except BundleError:
-                    waiting.append(f"version {activation.version} of the model {name}")
-        for name, shadow in decided.shadow.items():
-            if shadow != self._made.shadow.get(name):
-                try:
-                    self._try_beside(name, shadow.version, shadow.percent)
-                    self._made.shadow[name] = shadow
-                except BundleError:
-                    waiting.append(f"version {shadow.version} of the model {name}")
+        decided, made = self._read(), self._made
+        waiting = [
+            *_follow(decided.active, made.active, lambda name, one: self._hub.activate(name, one.version)),
+            *_follow(
+                decided.shadow,
+                made.shadow,
+                lambda name, one: self._try_beside(name, one.version, one.percent),
+            ),
+        ]
         if not waiting:
             self._seen = changed
         told = ", ".join(waiting)
@@ -123,7 +116,7 @@ class Decisions:
     def _activated(self, model: ServedModel) -> ServedModel:
         name = model.name
         with self._written() as decided:
-            number = decided.active[name].number + 1 if name in decided.active else 1
+            number = _next(decided.active.get(name))
             decided.active[name] = Activation(version=model.version, number=number)
             self._made.active[name] = decided.active[name]
         return model
@@ -156,3 +149,23 @@ class Decisions:
         except FileNotFoundError:
             return None
         return state.st_ino, state.st_mtime_ns
+
+
+def _follow(
+    decided: Mapping[str, Decision], made: dict[str, Decision], make: Callable[[str, Decision], object]
+) -> list[str]:
+    """Makes what is decided and not made yet; names the versions that are not loaded here."""
+    waiting = []
+    for name, one in decided.items():
+        if one != made.get(name):
+            try:
+                make(name, one)
+                made[name] = one
+            except BundleError:
+                waiting.append(f"version {one.version} of the model {name}")
+    return waiting
+
+
+def _next(before: Activation | None) -> int:
+    """Number of the decision after one."""
+    return 1 if before is None else before.number + 1

@@ -42,17 +42,12 @@ def release_pages(folder: Path, scanned: Container[str] = ()) -> int:
     return total
 
 
-def release_arrow() -> None:
-    """Gives back what Arrow's allocator keeps for later: tables that were read and made into something else."""
-    pa.default_memory_pool().release_unused()
-
-
 def release_heap() -> None:
-    """Gives back what was freed but is kept for later by the C library, where that is GNU's.
+    """Gives back what was freed but is kept for later by Arrow's allocator, and by the C library where that is GNU's.
 
-    Loading a SavedModel takes several times the memory that it takes afterwards. Whoever asks for memory meanwhile
-    waits for some milliseconds.
+    Loading takes several times the memory that serving takes afterwards.
     """
+    pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

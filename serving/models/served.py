@@ -34,7 +34,7 @@ from easyrec.export.runtime import ITEM_EMBEDDING, SCORE, USER_EMBEDDING, Predic
 from easyrec.features.batch import EncodedBatch
 from serving.models.catalogue import Catalogue, Rows, Scores
 from serving.models.histories import Histories
-from serving.models.memory import release_arrow, release_heap, release_pages
+from serving.models.memory import release_heap, release_pages
 from serving.models.runtimes import RuntimeChoice, load_runtime
 from serving.models.search import SearchName, make_search
 
@@ -309,9 +309,7 @@ def load_served_model(
     model = ServedModel(folder, manifest, name, computing, catalogue, users)
     release_pages(folder, scanned=[VECTORS])
     model.warm_up()
-    release_arrow()
-    if name == "tensorflow":
-        release_heap()
+    release_heap()
     return model
 
 

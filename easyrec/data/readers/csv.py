@@ -186,9 +186,8 @@ class CsvSource(Reader):
                 return "error"
             return "skip"
 
-        with open_text(
-            file
-        ) as raw:  # in a row of too many cells, Arrow would print a stack trace for such bytes
+        # In a row of too many cells, Arrow would print a stack trace for bytes that are no text.
+        with open_text(file) as raw:
             codecs.getincrementaldecoder(self.config.encoding)().decode(raw.read(_BEGINNING))
         with open_text(file) as raw:
             stream: Any = raw if len(delimiter) == 1 else _Replaced(raw, delimiter)

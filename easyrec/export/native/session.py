@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from easyrec.errors import BundleError, nearest
-from easyrec.export.native.library import Library, NativeError, Output, library
+from easyrec.export.native.c_api import Library, NativeError, Output, library
 from easyrec.export.native.tensors import from_tensor, give_back, to_tensor
 from easyrec.export.native.wire import SignatureDef, TensorInfo, signatures, varint
 

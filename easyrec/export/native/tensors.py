@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from easyrec.export.native.library import Library
+from easyrec.export.native.c_api import Library
 
 STRING = 7
 """`TF_STRING`; arrays of objects here, which are bytes."""

@@ -135,19 +135,20 @@ def test_a_runtime_whose_scores_differ_is_refused(films: Any, runtime: Any, tmp_
         load_served_model(folder, runtime)
 
 
-@pytest.mark.parametrize("every", ["litert", "modules"])
-def test_tensorflow_is_imported_by_its_own_runtime_only(films: Any, every: str) -> None:
+@pytest.mark.parametrize("every", ["litert", "modules", "python", "tensorflow"])
+def test_python_of_tensorflow_is_never_imported(films: Any, every: str) -> None:
     if every == "litert" and not available():
         pytest.skip("it comes with the extra `litert`")
-    code = {
-        "modules": "import serving.models.hub, serving.models.watch, serving.models.litert_runtime",
-        "litert": f"""
+    serve = f"""
 from serving.models.served import load_served_model
-model = load_served_model({str(films.folder)!r}, "litert")
+model = load_served_model({str(films.folder)!r}, "{every}")
 model.put_items({{"new": {{"genres": "g1|g2"}}}})
 print(model.score(model.user({{"user_id": 103}}), model.catalogue.rows(["m1", "new"])))
-""",
-    }[every]
+"""
+    code = {
+        "modules": "import serving.models.hub, serving.models.watch, serving.models.litert_runtime",
+        "python": f"import easyrec; print(easyrec.load({str(films.folder)!r}).recommend(103, 3))",
+    }.get(every, serve)
     probe = f"{code}\nimport sys\nassert not {{'tensorflow', 'keras'}} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,8 +17,8 @@ import pytest
 import tensorflow as tf
 
 from easyrec.errors import BundleError
-from easyrec.export.native import library as library_module
-from easyrec.export.native.library import library
+from easyrec.export.native import c_api
+from easyrec.export.native.c_api import library
 from easyrec.export.native.session import Session
 
 TYPES = ["float32", "float64", "int32", "uint8", "int16", "int8", "int64", "bool"]
@@ -203,10 +203,10 @@ def test_a_damaged_model_is_refused(saved: Path, tmp_path: Path, damage: str) ->
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: Any) -> None:
     library.cache_clear()
     try:
-        monkeypatch.setattr(library_module, "_FILE", "libtensorflow_none.so")
+        monkeypatch.setattr(c_api, "_FILE", "libtensorflow_none.so")
         with pytest.raises(BundleError, match=r"libtensorflow_none\.so cannot be used: .*PyPI"):
             library()
-        monkeypatch.setattr(library_module.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(c_api.importlib.util, "find_spec", lambda name: None)
         with pytest.raises(BundleError, match="pip install tensorflow"):
             library()
     finally:
