@@ -35,7 +35,7 @@ _HOMES = {
     "load_config": "easyrec.config.loader",
     "train": "easyrec.workflow",
 }
-_LIGHT = {"Bundle", "EasyRecError", "load", "load_config"}  # they import no TensorFlow
+_LIGHT = {"EasyRecError", "load_config"}  # after the others TensorFlow is there, and quiet
 
 
 def __getattr__(name: str) -> Any:

@@ -147,7 +147,7 @@ print(model.score(model.user({{"user_id": 103}}), model.catalogue.rows(["m1", "n
 """
     code = {
         "modules": "import serving.models.hub, serving.models.watch, serving.models.litert_runtime",
-        "python": f"import easyrec; print(easyrec.load({str(films.folder)!r}).recommend(103, 3))",
+        "python": f"from easyrec.export.bundle import load; print(load({str(films.folder)!r}).recommend(103, 3))",
     }.get(every, serve)
     probe = f"{code}\nimport sys\nassert not {{'tensorflow', 'keras'}} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
