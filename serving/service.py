@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from easyrec.errors import ConfigError, EasyRecError
 from easyrec.export.layout import find_bundle
 from serving.assignment import Assigner, NoExperiments
-from serving.background import Helper, Upkeep, helpers
+from serving.background import Follower, Helper, Upkeep, helpers
 from serving.events.log import EventLog
 from serving.events.writer import EventWriter, OverloadedError
 from serving.funnel.items import NewItems, Tables
@@ -35,6 +35,7 @@ from serving.models.shadow import ShadowLog
 from serving.people.people import People
 from serving.recommender import Answer, Recommender, Request
 from serving.settings import Settings
+from serving.shared_trends import SharedTrends
 from serving.stores.guard import GuardedStore
 from serving.stores.open import open_store
 
@@ -76,7 +77,7 @@ class Service:
                 search=settings.search,
             )
         )
-        tables, trends = Tables(), Trends()
+        tables, trends = Tables(), Trends(ignored_types=settings.events.not_history)
         self.resources = Resources(tables, trends, NewItems(tables, clock))
         self.items = ItemKeeper(self.hub, self.store, self.resources.new_items, clock)
         self.hub.add_listener(self._prepare)
@@ -103,7 +104,8 @@ class Service:
         self._shadow_logs: dict[str, ShadowLog] = {}
         self.decisions = Decisions(settings.data / "models.json", self.hub, self.try_beside)
         self.decisions.follow()
-        upkeep = Upkeep([self.decisions, self.items], self.store, settings.keep_days, clock)
+        followers: list[Follower] = [self.decisions, self.items, SharedTrends(trends, self.store, clock)]
+        upkeep = Upkeep(followers, self.store, settings.keep_days, clock)
         self._helpers = [upkeep, *helpers(settings, self.writer, self.hub)]
         self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="recommend")
         self._background = ThreadPoolExecutor(2, thread_name_prefix="background")

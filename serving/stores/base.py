@@ -27,6 +27,8 @@ HISTORY = 200
 """Latest events of a person that a store keeps at least."""
 SEEN = 2000
 """Latest items seen, and served, that a store keeps of a person at least."""
+TAKINGS_SECONDS = 8 * 3600.0
+"""How far apart takings of different processes may be: what is older has faded, what is ahead had a wrong clock."""
 
 
 class StoreError(EasyRecError):
@@ -111,6 +113,19 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Takings:
+    """What one process has counted of what is taken right now.
+
+    Attributes:
+        counts: Faded counts by item key, as they were at `time`.
+        time: Seconds since 1970.
+    """
+
+    counts: Mapping[str, float]
+    time: float
+
+
+@dataclass(frozen=True)
 class ItemChange:
     """An item put through the API.
 
@@ -165,6 +180,12 @@ class Store(Protocol):
     def items_since(self, version: int) -> list[ItemChange]:
         """Items changed after a version, in the order of their changes."""
 
+    def put_takings(self, process: str, takings: Takings) -> None:
+        """Keeps what a process has counted in place of what it had before, and forgets what is too far from it."""
+
+    def takings(self) -> dict[str, Takings]:
+        """What processes have counted, by their names."""
+
     def prune(self, before: float) -> None:
         """Forgets events of before a time, seconds since 1970."""
 
@@ -189,6 +210,15 @@ def owners(user_id: str | None, session_id: str | None) -> list[str]:
     """The keys under which what is known of a person may be kept."""
     users = [] if user_id is None else [owner(user_id, None)]
     return users if session_id is None else [*users, owner(None, session_id)]
+
+
+def takings_from(time: Any, counts: Any) -> Takings:
+    """Takings as a store has kept them.
+
+    Raises:
+        ValueError, TypeError, AttributeError: They are damaged.
+    """
+    return Takings({str(item): float(count) for item, count in counts.items()}, float(time))
 
 
 def readable(rows: Iterable[T], decode: Callable[[T], U]) -> list[U]:

@@ -11,12 +11,14 @@ from typing import Any
 from serving.stores.base import (
     HISTORY,
     SEEN,
+    TAKINGS_SECONDS,
     Behaviour,
     Entry,
     ItemChange,
     Mark,
     Record,
     Served,
+    Takings,
     digest,
     owner,
     owners,
@@ -49,6 +51,7 @@ class MemoryStore:
         self._events: dict[str, float] = {}
         self._items: dict[str, ItemChange] = {}
         self._version = 0
+        self._takings: dict[str, Takings] = {}
 
     def read(self, user_id: str | None, session_id: str | None, history: int = HISTORY) -> Record:
         """See `Store.read`."""
@@ -136,6 +139,20 @@ class MemoryStore:
         """See `Store.items_since`."""
         with self._lock:
             return [change for change in self._items.values() if change.version > version]
+
+    def put_takings(self, process: str, takings: Takings) -> None:
+        """See `Store.put_takings`."""
+        with self._lock:
+            self._takings = {
+                name: one
+                for name, one in {**self._takings, process: takings}.items()
+                if abs(one.time - takings.time) <= TAKINGS_SECONDS
+            }
+
+    def takings(self) -> dict[str, Takings]:
+        """See `Store.takings`."""
+        with self._lock:
+            return dict(self._takings)
 
     def prune(self, before: float) -> None:
         """See `Store.prune`."""

@@ -4,10 +4,11 @@ events:{owner}     sorted set of events by time              marks:{owner}    so
 served:{owner}     sorted set of items by time               profile:{user}   hash: columns, and when it was erased
 event:{id}         that an event is known                    items            hash of changed items
 items:order        sorted set of items by version            items:version    counter
-erased:            sorted set of digests by time
+erased:            sorted set of digests by time        takings:          hash of what each process has counted
 
 An event begins with when it came, so that those of one time keep their order. What people did has a lifetime; columns
-of users, and items, stay until they are deleted.
+of users, and items, stay until they are deleted. A key lives on with each new event, so what is too old in it is not
+read, and taken out when the next event comes: to look through all keys would cost more than they take.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import redis
 from serving.stores.base import (
     HISTORY,
     SEEN,
+    TAKINGS_SECONDS,
     Behaviour,
     Entry,
     ItemChange,
@@ -31,10 +33,12 @@ from serving.stores.base import (
     Record,
     Served,
     StoreError,
+    Takings,
     digest,
     owner,
     owners,
     readable,
+    takings_from,
 )
 
 TIMEOUT_SECONDS = 0.25
@@ -44,6 +48,8 @@ _DAY = 86_400
 _SEPARATOR = "\x1f"
 _NUMBER = 20
 """Digits that an event begins with."""
+_KINDS = (("events", HISTORY), ("marks", SEEN), ("served", SEEN))
+"""What people did, and how much of it is kept of each."""
 
 
 class RedisStore:
@@ -61,6 +67,7 @@ class RedisStore:
     ) -> None:
         self._prefix = prefix
         self._seconds = max(1, int(days * _DAY))
+        self._since: float | str = "-inf"
         with self._errors():
             self._redis = redis.Redis.from_url(
                 url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout
@@ -72,9 +79,9 @@ class RedisStore:
         with self._errors():
             pipe = self._redis.pipeline(transaction=False)
             for key in keys:
-                pipe.zrange(self._key("events", key), 0, HISTORY - 1, desc=True, withscores=True)
-                pipe.zrange(self._key("marks", key), 0, SEEN - 1, desc=True, withscores=True)
-                pipe.zrange(self._key("served", key), 0, SEEN - 1, desc=True, withscores=True)
+                for kind, most in _KINDS:
+                    name = self._key(kind, key)
+                    pipe.zrevrangebyscore(name, "+inf", self._since, start=0, num=most, withscores=True)
             pipe.hmget(self._key("profile", user_id or ""), "columns", "erased")
             *found, (columns, erased) = pipe.execute()
         ordered = sorted((row for part in found[0::3] for row in part), key=lambda row: (row[1], row[0]))
@@ -126,7 +133,12 @@ class RedisStore:
     def _mark(self, pipe: Any, kind: str, key: str, times: Mapping[str, float], most: int = SEEN) -> None:
         name = self._key(kind, key)
         pipe.zadd(name, dict(times), gt=True)
+        self._trim(pipe, name, most)
+
+    def _trim(self, pipe: Any, name: str, most: int) -> None:
+        """Takes out what is too much, or too old."""
         pipe.zremrangebyrank(name, 0, -most - 1)
+        pipe.zremrangebyscore(name, "-inf", f"({self._since}")
         pipe.expire(name, self._seconds)
 
     def add_served(self, served: Sequence[Served]) -> None:
@@ -149,11 +161,10 @@ class RedisStore:
         session, user = owner(None, session_id), owner(user_id, None)
         with self._errors():
             pipe = self._redis.pipeline(transaction=True)
-            for kind, most in (("events", HISTORY), ("marks", SEEN), ("served", SEEN)):
+            for kind, most in _KINDS:
                 names = [self._key(kind, user), self._key(kind, session)]
                 pipe.zunionstore(names[0], names, aggregate="MAX")
-                pipe.zremrangebyrank(names[0], 0, -most - 1)
-                pipe.expire(names[0], self._seconds)
+                self._trim(pipe, names[0], most)
                 pipe.delete(names[1])
             pipe.execute()
 
@@ -162,7 +173,7 @@ class RedisStore:
         key = owner(user_id, None)
         with self._errors():
             pipe = self._redis.pipeline(transaction=True)
-            pipe.delete(*(self._key(kind, key) for kind in ("events", "marks", "served")))
+            pipe.delete(*(self._key(kind, key) for kind, _ in _KINDS))
             profile = self._key("profile", user_id)
             pipe.hdel(profile, "columns")
             pipe.hset(profile, "erased", repr(time))
@@ -201,8 +212,27 @@ class RedisStore:
         rows = [(name, str(body)) for name, body in zip(names, bodies, strict=True) if body is not None]
         return readable(rows, lambda row: _change(*row))
 
+    def put_takings(self, process: str, takings: Takings) -> None:
+        """See `Store.put_takings`."""
+        name = self._key("takings", "")
+        far = [one for one, of in self.takings().items() if abs(of.time - takings.time) > TAKINGS_SECONDS]
+        with self._errors():
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.hset(name, process, _json([takings.time, takings.counts]))
+            if far:
+                pipe.hdel(name, *far)
+            pipe.expire(name, int(TAKINGS_SECONDS))
+            pipe.execute()
+
+    def takings(self) -> dict[str, Takings]:
+        """See `Store.takings`."""
+        with self._errors():
+            rows: Any = self._redis.hgetall(self._key("takings", ""))
+        return dict(readable(rows.items(), _takings))
+
     def prune(self, before: float) -> None:
-        """Every key has a lifetime of its own."""
+        """See `Store.prune` and the module."""
+        self._since = before
 
     def ping(self) -> None:
         """See `Store.ping`."""
@@ -231,6 +261,10 @@ def _json(value: Any) -> str:
 def _behaviour(row: tuple[str, float]) -> Behaviour:
     event_id, kind, item_id, value, properties = json.loads(row[0][_NUMBER:])
     return Behaviour(event_id, kind, item_id, row[1], value, properties)
+
+
+def _takings(row: tuple[str, str]) -> tuple[str, Takings]:
+    return row[0], takings_from(*json.loads(row[1]))
 
 
 def _change(item_id: str, body: str) -> ItemChange:

@@ -18,6 +18,7 @@ from typing import Any
 from serving.stores.base import (
     HISTORY,
     SEEN,
+    TAKINGS_SECONDS,
     Behaviour,
     Entry,
     ItemChange,
@@ -25,10 +26,12 @@ from serving.stores.base import (
     Record,
     Served,
     StoreError,
+    Takings,
     digest,
     owner,
     owners,
     readable,
+    takings_from,
 )
 
 BUSY_SECONDS = 5.0
@@ -49,6 +52,7 @@ CREATE TABLE IF NOT EXISTS profiles (user TEXT PRIMARY KEY, columns TEXT, erased
 CREATE TABLE IF NOT EXISTS items (
     version INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL UNIQUE, body TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS takings (process TEXT PRIMARY KEY, time REAL NOT NULL, counts TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -198,6 +202,21 @@ class SqliteStore:
                 .fetchall()
             )
         return readable(rows, _change)
+
+    def put_takings(self, process: str, takings: Takings) -> None:
+        """See `Store.put_takings`."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO takings (process, time, counts) VALUES (?, ?, ?)",
+                (process, takings.time, _json(takings.counts)),
+            )
+            connection.execute("DELETE FROM takings WHERE abs(time - ?) > ?", (takings.time, TAKINGS_SECONDS))
+
+    def takings(self) -> dict[str, Takings]:
+        """See `Store.takings`."""
+        with self._errors():
+            rows = self._reader().execute("SELECT process, time, counts FROM takings").fetchall()
+        return dict(readable(rows, lambda row: (row[0], takings_from(row[1], json.loads(row[2])))))
 
     def prune(self, before: float) -> None:
         """See `Store.prune`."""

@@ -223,7 +223,23 @@ def test_two_processes_share_histories_and_count_an_event_once(serve, tmp_path):
         debug = other.post("/v1/recommend", json={"user_id": "u", "debug": True}).json()["debug"]
         assert debug["user"]["recent"] == [7]
         one.put("/v1/items/777", json={"properties": {"genres": "comedy"}})
+        one.post("/v1/events", json=[event(f"t{n}", f"t{n}", item_id=55) for n in range(5)])
         end = time.monotonic() + 20
         while other.get("/v1/items/777").status_code != 200 and time.monotonic() < end:
             time.sleep(0.1)
         assert other.get("/v1/items/777").json()["properties"]["genres"] == "comedy"
+        while not _trending(other) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert _trending(other) == [55], "what is taken in one process is trending in the other"
+    first.end(signal.SIGTERM)
+    second.end(signal.SIGTERM)
+    with httpx.Client(base_url=serve().url) as later:
+        end = time.monotonic() + 20
+        while not _trending(later) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert _trending(later) == [55], "trends do not begin anew with each release"
+
+
+def _trending(http: httpx.Client) -> list[int]:
+    answer = http.post("/v1/recommend", json={"user_id": "v", "n": 60}).json()
+    return [item["item_id"] for item in answer["items"] if "trending" in item["sources"]]

@@ -8,7 +8,10 @@ import pytest
 
 from serving.funnel.calls import IsolatedCalls, RefusedError
 from serving.funnel.trends import Trends
-from serving.stores.base import Behaviour, Entry
+from serving.shared_trends import SHARE_SECONDS, SharedTrends
+from serving.stores.base import Behaviour, Entry, Takings
+from serving.stores.guard import GuardedStore
+from serving.stores.memory import MemoryStore
 
 
 def test_a_call_gives_its_result_or_its_error():
@@ -90,3 +93,61 @@ def test_only_so_many_items_are_counted():
     keys, counts = trends.top(100)
     assert keys[0] == "often"
     assert len(keys) == len(counts) <= 20
+
+
+def test_what_is_no_behaviour_makes_no_trend():
+    trends = Trends(clock=lambda: 0.0, ignored_types=["dislike"])
+    trends.add(
+        [Entry(Behaviour("a", "dislike", "hated", 0.0), "u"), Entry(Behaviour("b", "click", "i", 0.0), "u")]
+    )
+    assert trends.top(5) == (["i"], [1.0])
+
+
+def test_processes_hear_what_others_have_counted_and_what_those_had_that_are_gone():
+    now = [0.0]
+    store = GuardedStore(MemoryStore())
+
+    def process() -> tuple[Trends, SharedTrends]:
+        trends = Trends(half_life=10.0, clock=lambda: now[0])
+        return trends, SharedTrends(trends, store, lambda: 5000.0 + now[0], lambda: now[0])
+
+    (one, told), (other, heard) = process(), process()
+    one.add(clicks("i", "i", "j"))
+    other.add(clicks("i"))
+    told.follow()
+    heard.follow()
+    assert other.top(5) == (["i", "j"], [3.0, 1.0])
+    now[0] = 10.0
+    assert other.top(5)[1] == pytest.approx([1.5, 0.5]), "they fade without a word"
+    told.follow()
+    assert one.top(5)[1] == pytest.approx([1.5, 0.5]), "each hears the other, and nobody counts twice"
+    later, sharing = process()
+    sharing.follow()
+    assert later.top(5)[1] == pytest.approx([1.5, 0.5]), (
+        "a process that starts goes on where others have ended"
+    )
+
+
+def test_a_process_with_a_wrong_clock_is_not_heard():
+    store = GuardedStore(MemoryStore())
+    store.store._takings["wrong"] = Takings({"i": 100.0}, 1e9)
+    trends = Trends(clock=lambda: 0.0)
+    SharedTrends(trends, store, lambda: 5000.0, lambda: 0.0).follow()
+    assert trends.top(5) == ([], [])
+
+
+def test_counts_are_told_now_and_then_and_only_new_ones():
+    now, store = [0.0], MemoryStore()
+    trends = Trends(clock=lambda: now[0])
+    shared = SharedTrends(trends, GuardedStore(store), lambda: now[0], lambda: now[0])
+    shared.follow()
+    assert store.takings() == {}
+    trends.add(clicks("i"))
+    shared.follow()
+    assert store.takings() == {}, "it is not due yet"
+    now[0] = SHARE_SECONDS
+    shared.follow()
+    (told,) = store.takings().values()
+    now[0] = 2 * SHARE_SECONDS
+    shared.follow()
+    assert list(store.takings().values()) == [told], "nothing new, nothing told"

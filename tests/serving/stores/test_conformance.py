@@ -11,6 +11,7 @@ import pytest
 from serving.stores.base import (
     HISTORY,
     SEEN,
+    TAKINGS_SECONDS,
     Behaviour,
     Entry,
     ItemChange,
@@ -19,6 +20,7 @@ from serving.stores.base import (
     Served,
     Store,
     StoreError,
+    Takings,
     digest,
 )
 from serving.stores.guard import GuardedStore
@@ -252,16 +254,47 @@ def test_it_answers(store):
     store.ping()
 
 
-def test_old_events_are_forgotten_and_everything_else_stays(tmp_path):
-    for store in (MemoryStore(), SqliteStore(tmp_path / "s")):
-        store.append([click("a", "i1", NOW - 100), click("b", "i2", NOW)])
-        store.put_profile("u", {"age": 3})
-        store.prune(NOW - 50)
-        record = store.read("u", None)
-        assert [one.event_id for one in record.behaviours] == ["b"]
-        assert [mark.item_id for mark in record.seen] == ["i2"]
-        assert record.profile == {"age": 3}
-        store.close()
+def test_old_events_are_forgotten_and_everything_else_stays(store):
+    store.append([click("a", "i1", NOW - 100), click("b", "i2", NOW)])
+    store.add_served([Served(["i1"], NOW - 100, "u"), Served(["i2"], NOW, "u")])
+    store.append([click("c", "i1", NOW - 100, user=None, session="s")])
+    store.put_profile("u", {"age": 3})
+    store.prune(NOW - 50)
+    record = store.read("u", None)
+    assert [one.event_id for one in record.behaviours] == ["b"]
+    assert [mark.item_id for mark in record.seen] == ["i2"]
+    assert [mark.item_id for mark in record.served] == ["i2"]
+    assert record.profile == {"age": 3}
+    assert store.read(None, "s") == Record()
+    store.merge("s", "u")
+    assert [one.event_id for one in store.read("u", None).behaviours] == ["b"]
+
+
+def test_what_is_too_old_leaves_redis_when_its_person_comes_again(redis_server, tmp_path):
+    import redis
+
+    from serving.stores.redis import RedisStore
+
+    store = RedisStore(redis_server.url, prefix=f"{tmp_path.name}:")
+    store.append([click("a", "i1", NOW - 100), click("b", "i2", NOW)])
+    store.prune(NOW - 50)
+    store.append([click("c", "i3", NOW)])
+    client = redis.Redis.from_url(redis_server.url)
+    assert client.zcard(f"{tmp_path.name}:events:u:u") == 2
+    assert client.zcard(f"{tmp_path.name}:marks:u:u") == 2
+    client.close()
+    store.close()
+
+
+def test_processes_share_what_they_have_counted(store):
+    assert store.takings() == {}
+    store.put_takings("one", Takings({"i1": 2.5, "ü": 1.0}, NOW))
+    store.put_takings("two", Takings({"i1": 1.0}, NOW + 5))
+    store.put_takings("one", Takings({"i2": 4.0}, NOW + 9))
+    assert store.takings() == {"one": Takings({"i2": 4.0}, NOW + 9), "two": Takings({"i1": 1.0}, NOW + 5)}
+    later = Takings({}, NOW + 7 + TAKINGS_SECONDS)
+    store.put_takings("three", later)
+    assert store.takings() == {"one": Takings({"i2": 4.0}, NOW + 9), "three": later}
 
 
 def test_sqlite_outlives_its_process_and_is_shared(tmp_path):
