@@ -4,8 +4,9 @@
     parquet/impressions/hour=2026-11-30T12/part-....parquet    one row an item shown, with what came of it
 
 An hour's events are written when the hour is over; its impressions some time later, when the events that answer them
-have come. Properties of events, and the features that were served, become columns of their own; each type of event
-becomes a column of the impressions, 1 where the item got one. So both can be trained on as they are.
+have come. Properties of events, the features that were served and what else was known of the request become columns of
+their own, of one kind in all hours (`columns`); each type of event becomes a column of the impressions, 1 where the
+item got one. So both can be trained on as they are.
 
 Events of users who were erased since are left out, and files that hold some are written anew; so are those of the log
 of exposures. Whatever breaks off is done again: files are written aside and renamed, and what is in place already is
@@ -28,13 +29,14 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from serving.events.columns import MOST_COLUMNS, Columns
 from serving.events.compactor import STORE
 from serving.events.erasures import (
     EVENTS,
@@ -54,7 +56,6 @@ logger = logging.getLogger(__name__)
 LATE_MINUTES = 60.0
 _REMEMBERED_HOURS = 48
 _TYPES = "types.json"
-_MOST_COLUMNS = 500
 _PART_BYTES = 64 << 20
 
 _EVENT_COLUMNS = {
@@ -68,7 +69,7 @@ _IMPRESSION_COLUMNS = {
     "experiments": "STRUCT(layer VARCHAR, experiment VARCHAR, variant VARCHAR)[]", "degraded": "VARCHAR[]",
     "fallback": "VARCHAR", "candidates": "BIGINT", "fresh_propensity": "DOUBLE",
     "items": "STRUCT(item_id VARCHAR, score DOUBLE, position BIGINT, sources VARCHAR[], features JSON)[]",
-    "features": "JSON",
+    "features": "JSON", "context": "JSON",
 }  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _write_events(folder: Path, hour: str, paths: Sequence[Path], erased: dict[s
             "make_timestamptz((timestamp * 1e6)::BIGINT) AS time",
             "make_timestamptz((received * 1e6)::BIGINT) AS received",
         ]  # fmt: skip
-        extra = _exploded(connection, "new", "properties", [*_EVENT_COLUMNS, "time"])
+        extra = Columns(folder, EVENTS).exploded(connection, "new", "properties", [*_EVENT_COLUMNS, "time"])
         query = f"SELECT {', '.join([*columns, *_named(extra)])} FROM new ORDER BY time, event_id"
         return _write(connection, query, folder, EVENTS, hour)
 
@@ -171,38 +172,61 @@ def _write_impressions(
             "request_id", "user_id", "session_id", "scene", "experiments", "degraded", "fallback", "candidates",
             "fresh_propensity",
         ]  # fmt: skip
-        own = [*base, "item_id", "position", "score", "sources", "time", "model_name", "model_version"]
-        extra = _exploded(connection, "new", "features", own)
+        item, context = quoted("the item"), quoted("the context")  # features may have any other name
+        own = [
+            *base, "the item", "the context", "item_id", "position", "score", "sources", "time", "model_name",
+            "model_version",
+        ]  # fmt: skip
+        columns = Columns(folder, IMPRESSIONS)
+        extra = columns.exploded(connection, "new", "features", own)
+        of_shown = ", ".join([*base, f"context AS {context}", *_named(extra)])
         connection.execute(
-            f"""CREATE TABLE shown AS SELECT {", ".join([*base, *_named(extra)])}, model.name AS model_name,
+            f"""CREATE TABLE shown AS SELECT {of_shown}, model.name AS model_name,
             model.version AS model_version, make_timestamptz((received * 1e6)::BIGINT) AS time,
-            unnest(items) AS item FROM new"""
+            unnest(items) AS {item} FROM new"""
         )
-        of_item = _exploded(connection, "shown", "item.features", [*own, *extra])
-        taken = {*own, *extra, *of_item}
-        labels: dict[str, str] = {}
-        for kind in types:
-            name = kind if kind not in taken and f"{kind}_value" not in taken else f"event_{kind}"
-            labels[name] = f"count(*) FILTER (type = {text(kind)})"
-            labels[f"{name}_value"] = f"max(value) FILTER (type = {text(kind)})"
+        of_item = columns.exploded(connection, "shown", f"{item}.features", [*own, *extra])
+        of_request = columns.exploded(connection, "shown", context, [*own, *extra, *of_item])
+        taken = {*own, *extra, *of_item, *of_request}
+        labels = _labels(types, taken)
+        found = [
+            f"count(*) FILTER (type = {text(kind)}) AS {quoted(name)}, "
+            f"max(value) FILTER (type = {text(kind)}) AS {quoted(f'{name}_value')}"
+            for kind, name in labels.items()
+        ]
         connection.execute(
-            f"CREATE TABLE outcomes AS SELECT {', '.join(['request_id', 'item_id', *_named(labels)])} FROM answers "
+            f"CREATE TABLE outcomes AS SELECT {', '.join(['request_id', 'item_id', *found])} FROM answers "
             "GROUP BY request_id, item_id"
         )
         outcomes = [
-            f"coalesce(outcomes.{quoted(name)}, 0) AS {quoted(name)}"
-            if not name.endswith("_value")
-            else f"outcomes.{quoted(name)}"
-            for name in labels
+            f"coalesce(outcomes.{quoted(name)}, 0) AS {quoted(name)}, outcomes.{quoted(f'{name}_value')}"
+            for name in labels.values()
         ]
-        columns = (
-            "shown.* EXCLUDE item, item.item_id AS item_id, item.position AS position, item.score AS score"
+        shown = (
+            f"shown.* EXCLUDE ({item}, {context}), {item}.item_id AS item_id, {item}.position AS position, "
+            f"{item}.score AS score, {item}.sources AS sources"
         )
-        query = f"""SELECT {", ".join([columns, "item.sources AS sources", *_named(of_item), *outcomes])}
+        query = f"""SELECT {", ".join([shown, *_named({**of_item, **of_request}), *outcomes])}
             FROM shown LEFT JOIN outcomes
-            ON shown.request_id = outcomes.request_id AND shown.item.item_id = outcomes.item_id
+            ON shown.request_id = outcomes.request_id AND shown.{item}.item_id = outcomes.item_id
             ORDER BY time, shown.request_id, position"""
         return _write(connection, query, folder, IMPRESSIONS, hour)
+
+
+def _labels(types: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Names of the columns for types of events, by type; those of values end in `_value`.
+
+    Names differ by more than case, in DuckDB, and a feature keeps its name.
+    """
+    lowered = {name.lower() for name in taken}
+    names: dict[str, str] = {}
+    for kind in types:
+        name = kind
+        while lowered & {name.lower(), f"{name}_value".lower()}:
+            name = f"event_{name}"
+        lowered |= {name.lower(), f"{name}_value".lower()}
+        names[kind] = name
+    return names
 
 
 def _named(expressions: dict[str, str]) -> list[str]:
@@ -221,17 +245,20 @@ def _without(connection: duckdb.DuckDBPyConnection, key: str, files: Sequence[Pa
 
 
 def _types_so_far(folder: Path, connection: duckdb.DuckDBPyConnection, events: Sequence[Path]) -> list[str]:
-    """Types of events that some hour has had: where an hour has none, that is 0, and no missing value."""
+    """Types of events that some hour has had, as they came, so that a later one does not change a column's name.
+
+    Where an hour has none of a type, that is 0, and no missing value.
+    """
     file = folder / _TYPES
     known: list[str] = json.loads(file.read_text()) if file.exists() else []
     rows = connection.execute(f"SELECT DISTINCT type FROM {parquet(events)}").fetchall() if events else []
     found = [kind for (kind,) in rows]
-    types = sorted({*known, *found})
+    types = [*known, *sorted(set(found) - set(known))]
     if types != known:
         aside = file.with_suffix(".tmp")
         aside.write_text(json.dumps(types))
         os.replace(aside, file)
-    return types[:_MOST_COLUMNS]
+    return types[:MOST_COLUMNS]
 
 
 def _read(
@@ -247,47 +274,6 @@ def _read(
         f"""CREATE TABLE {name} AS SELECT * FROM read_json([{", ".join(text(str(path)) for path in paths)}],
         format = 'newline_delimited', columns = {{{types}}}, ignore_errors = true) WHERE kind = {text(kind)}"""
     )
-
-
-def _exploded(
-    connection: duckdb.DuckDBPyConnection, table: str, column: str, taken: Sequence[str]
-) -> dict[str, str]:
-    """Expressions, by name, that make each key of JSON objects a column; keys whose name is taken are left out."""
-    row = connection.execute(f"SELECT json_group_structure({column}) FROM {table}").fetchone()
-    structure = json.loads(row[0]) if row and row[0] else None
-    if not isinstance(structure, dict):
-        return {}
-    if len(structure) > _MOST_COLUMNS:  # keys that are values, such as ids
-        return {column.replace(".", "_"): f"CAST({column} AS VARCHAR)"}
-    expressions: dict[str, str] = {}
-    lowered = {name.lower() for name in taken}
-    for name, kind in structure.items():
-        if name.lower() in lowered or not name:
-            continue
-        lowered.add(name.lower())  # names differ by more than case, in DuckDB
-        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-        type_ = _column_type(kind)
-        if type_ == "VARCHAR":
-            expressions[name] = f"json_extract_string({column}, {text(pointer)})"
-        elif type_ is not None:
-            value = f"json_extract({column}, {text(pointer)})"
-            expressions[name] = f"json_transform({value}, {text(json.dumps(type_))})"
-    return expressions
-
-
-def _column_type(kind: Any) -> Any:
-    """The type of a column for what JSON values have in common, or None where none of them says anything.
-
-    A column of nulls or empty lists has no type of its own: written with one, it would not fit the next hour's.
-    """
-    if isinstance(kind, list):
-        inner = _column_type(kind[0])
-        return None if inner is None else [inner]
-    if kind == "NULL":
-        return None
-    if kind == "UBIGINT":  # so that it fits the hours in which there are negative ones
-        return "BIGINT"
-    return "VARCHAR" if kind == "JSON" or isinstance(kind, dict) else kind
 
 
 def _write(connection: duckdb.DuckDBPyConnection, query: str, folder: Path, kind: str, hour: str) -> int:

@@ -158,6 +158,102 @@ def test_features_may_have_any_name(log, tmp_path):
     assert [first[name] for name in (*features, "click")] == [1, 2, 1]
 
 
+@pytest.mark.parametrize(
+    "name", ["item", "context", "model", "the item", "misfits", "items", "Position", "x.y"]
+)
+def test_no_feature_keeps_an_hour_from_being_written(log, tmp_path, name):
+    closed(log, [impression("r1", {"age": 3}, **{name: 7}), impression("r2", **{name.upper(): "text"})])
+    assert compact(tmp_path, NOW + 2 * HOUR)["impressions"] == 4
+
+
+def test_types_of_events_that_differ_by_case_and_ending_have_columns_of_their_own(log, tmp_path):
+    closed(log, [impression("r0"), event("a", type="click", request_id="r0")])
+    compact(tmp_path, NOW + 2 * HOUR)
+    now = NOW + 3 * HOUR
+    sent = {"click": 1, "Click": 2, "click_value": 3, "Position": 4}
+    events = [
+        event(f"{kind}{number}", now, type=kind, request_id="r1", value=number)
+        for kind, count in sent.items()
+        for number in range(count)
+    ]
+    closed(log, [impression("r1", now), *events], now)
+    assert compact(tmp_path, now + 2 * HOUR) == {"events": 10, "impressions": 2, "rewritten": 0}
+    first, second = (row for row in rows(tmp_path, "impressions") if row["request_id"] == "r1")
+    names = ["click", "event_Click", "event_event_click_value", "event_Position"]
+    assert [first[name] for name in names] == [1, 2, 3, 4]
+    assert [second[name] for name in names] == [0, 0, 0, 0]
+    assert first["event_event_click_value_value"] == 2
+
+
+def test_what_one_sender_gets_wrong_changes_the_type_of_no_column(log, tmp_path):
+    """The kind of a column is that of its first hour; what does not fit is kept beside it."""
+    hours = [
+        [
+            {"price": 3, "tags": [1, 2], "vip": True},
+            {"price": 4, "tags": [3], "vip": False},
+            {"price": "cheap"},
+        ],
+        [{"price": "5", "tags": "1,2", "vip": "yes"}, {"price": 4.5, "tags": [1, "two"], "vip": True}],
+        [{"price": {"amount": 1}, "tags": [], "vip": None}],
+    ]
+    for number, properties in enumerate(hours):
+        now = NOW + number * HOUR
+        lines = [event(f"{number}-{n}", now, properties=one) for n, one in enumerate(properties)]
+        context = [impression(f"r{number}-{n}", now, **one) for n, one in enumerate(properties)]
+        closed(log, [*lines, *context], now)
+        compact(tmp_path, now + HOUR)
+    compact(tmp_path, NOW + 9 * HOUR)
+    for kind in ("events", "impressions"):
+        files = sorted((tmp_path / "parquet" / kind).rglob("*.parquet"))
+        types = {name: set() for name in ("price", "tags", "vip", "misfits")}
+        for path in files:
+            for field in pq.read_schema(path):
+                types.get(field.name, set()).add(field.type)
+        numbers = {pa.int64(), pa.float64()}
+        assert types["price"] <= numbers
+        assert (types["vip"], types["misfits"]) == ({pa.bool_()}, {pa.string()})
+        assert types["tags"] == {pa.list_(pa.int64())} or types["tags"] == {
+            pa.list_(pa.field("element", pa.int64()))
+        }
+    found = {row["event_id"]: row for row in rows(tmp_path, "events")}
+    assert [found[name]["price"] for name in ("0-0", "0-1", "0-2", "1-0", "1-1", "2-0")] == [
+        3, 4, None, None, 4.5, None,
+    ]  # fmt: skip
+    assert [found[name]["tags"] for name in ("0-0", "1-0", "1-1", "2-0")] == [[1, 2], None, [1, None], None]
+    kept = {name: json.loads(row["misfits"]) for name, row in found.items() if row["misfits"]}
+    assert kept == {
+        "0-2": {"price": "cheap"},
+        "1-0": {"price": "5", "tags": "1,2", "vip": "yes"},
+        "1-1": {"tags": [1, "two"]},
+        "2-0": {"price": {"amount": 1}},
+    }
+
+
+def test_a_column_that_has_become_something_else_is_taken_as_what_it_is(log, tmp_path):
+    closed(log, [event(f"a{n}", properties={"level": n}) for n in range(3)])
+    compact(tmp_path, NOW + HOUR)
+    for number, count in ((1, 60), (2, 160)):
+        now = NOW + number * HOUR
+        lines = [event(f"{number}-{n}", now, properties={"level": "high"}) for n in range(count)]
+        closed(log, lines, now)
+        compact(tmp_path, now + HOUR)
+    found = {row["event_id"][0]: row for row in map(dict, _all(tmp_path, "events"))}
+    assert found["1"]["level"] is None
+    assert json.loads(found["1"]["misfits"]) == {"level": "high"}
+    assert found["2"]["level"] == "high"
+
+
+def test_what_a_model_does_not_read_of_a_request_is_there_for_the_next_one(log, tmp_path):
+    shown = json.loads(impression("r1", {"year": 1990}, age=31))
+    shown["context"] = {"device": "tv", "year": 7, "age": 99}
+    closed(log, [line(shown), impression("r0")])
+    compact(tmp_path, NOW + 2 * HOUR)
+    found = {(row["request_id"], row["position"]): row for row in rows(tmp_path, "impressions")}
+    names = ("device", "age")
+    assert [found["r1", 2][name] for name in names] == ["tv", 31]
+    assert [found["r0", 1][name] for name in names] == [None, None]
+
+
 def test_the_files_of_all_hours_fit_together(log, tmp_path):
     """What an hour lacks changes the type of no column, and an event that it lacks did not happen there."""
     hours = [
@@ -268,3 +364,12 @@ def test_it_runs_as_a_process_of_its_own(log, tmp_path):
     command = [sys.executable, "-m", "serving.events.compaction", str(tmp_path)]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[3], capture_output=True)
     assert [row["event_id"] for row in rows(tmp_path, "events")] == ["a"]
+
+
+def _all(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Rows of files whose columns may differ in type."""
+    return [
+        row
+        for path in sorted((folder / "parquet" / kind).rglob("*.parquet"))
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
