@@ -124,7 +124,7 @@ class Recommender:
             self._interleave(request, assignment, payload, query)
         payload["took_ms"] = round((time.perf_counter() - begun) * 1000, 2)
         if request.debug:
-            payload["debug"] = explain(query, ranked)
+            payload["debug"] = explain(query, ranked, [item["item_id"] for item in payload["items"]])
         answer = Answer(payload, trace, query, ranked, request, assignment)
         if request.kind in ("recommend", "rank") and self.impressions:
             self._note(request, answer)
@@ -277,6 +277,7 @@ class Recommender:
             "fresh_propensity": answer.trace.notes.get("fresh_propensity"),
             "items": self._noted_items(answer),
             "features": query.columns().values,
+            "context": {name: query.person.context[name] for name in query.columns().ignored},
         }
         line = to_json(record, inf_nan_mode="null", bytes_mode="base64", fallback=str) + b"\n"
         served = None
@@ -291,18 +292,31 @@ class Recommender:
             for item in answer.payload["items"][:_LOGGED_ITEMS]
         ]
         if self.item_features:
-            model = answer.query.model
-            columns = [name for name in model.item_columns if name != model.catalogue.key]
-            features = model.catalogue.properties(answer.ranked.rows[:_LOGGED_ITEMS], columns)
-            items = [item | {"features": values} for item, values in zip(items, features, strict=True)]
+            model, catalogue = answer.query.model, answer.query.catalogue
+            columns = [name for name in model.item_columns if name != catalogue.key]
+            rows = catalogue.rows(
+                [item["item_id"] for item in items]
+            )  # of two lists, where they are interleaved
+            features = catalogue.properties(np.maximum(rows, 0), columns) if items else []
+            items = [
+                item | {"features": values if row >= 0 else None}
+                for item, row, values in zip(items, rows, features, strict=True)
+            ]
         return items
 
 
-def explain(query: Query, ranked: Candidates) -> dict[str, Any]:
-    """What `debug: true` adds: the person, each stage with its time, counts and problem, and what was dropped."""
+def explain(query: Query, ranked: Candidates, shown: Sequence[Any]) -> dict[str, Any]:
+    """What `debug: true` adds: the person, each stage with its time, counts and problem, and what was dropped.
+
+    Args:
+        query: The request.
+        ranked: What the funnel found.
+        shown: Keys of the items in the answer; an interleaved one holds some that only the other funnel found.
+    """
     ids = query.model.catalogue.ids
     names: Sequence[str] = query.trace.notes.get("sources", ())
     columns = query.columns()
+    places = {item_id: place for place, item_id in enumerate(ids.take(ranked.rows))}
     stages = []
     for stage in query.trace.stages:
         entry: dict[str, Any] = {
@@ -332,9 +346,11 @@ def explain(query: Query, ranked: Candidates) -> dict[str, Any]:
         "source_scores": [
             {
                 name: float(score)
-                for name, score in zip(names, ranked.found[:, place], strict=False)
+                for name, score in zip(names, ranked.found[:, places[item_id]], strict=False)
                 if score == score
             }
-            for place in range(len(ranked))
+            if item_id in places
+            else {}
+            for item_id in shown
         ],
     }

@@ -62,8 +62,9 @@ class Scenes:
 
     @property
     def uses_served(self) -> bool:
-        """Whether any scene asks what was served."""
-        return any(funnel.uses_served for funnel in self._funnels.values())
+        """Whether any scene, or a variant of one that was asked for, asks what was served."""
+        with self._lock:
+            return any(funnel.uses_served for funnel in (*self._funnels.values(), *self._variants.values()))
 
     def funnel(self, name: str | None, overrides: Mapping[str, Any] | None = None) -> tuple[str, Funnel]:
         """A scene's name and funnel.

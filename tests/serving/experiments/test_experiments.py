@@ -14,6 +14,7 @@ from scipy.stats import chi2
 from easyrec.errors import ConfigError
 from evaluation.abtest.exposure_files import exposures_sql, log_files
 from serving.experiments.counts import UnitCounts, chi_square_tail, split_p
+from tests.serving.world import KnownModel
 
 HOME = {
     "sources": {"popular": {"type": "popularity", "n": 40}},
@@ -237,6 +238,45 @@ def test_two_lists_are_interleaved_and_teams_are_logged(serve, file):
     teams = json.loads(exposures(client).iloc[0].teams)
     assert list(teams) == [str(one) for one in ids]
     assert set(teams.values()) <= {"a", "b", ""}
+
+
+def test_items_of_both_lists_are_logged_and_explained_with_what_is_theirs(serve, file, monkeypatch):
+    monkeypatch.setattr(KnownModel, "item_columns", ["item_id", "year"])
+    text = FILE.replace("percent: 100", "percent: 100\n    interleave: true")
+    text = text.replace("owns: [sources.popular.n, n]", "owns: [sources.new, sources.popular.enabled]")
+    other = "{sources.new: {type: fixed, items: [50, 51, 52, 53, 54]}, sources.popular.enabled: false}"
+    file.write_text(text.replace("{sources.popular.n: 2}", other), encoding="utf-8")
+    client = serve(events={"item_features": True})
+    answer = ask(client, 101, debug=True)
+    found_by = [item["sources"] for item in answer["items"]]
+    assert {tuple(names) for names in found_by} == {("popular",), ("new",)}
+    for names, scores in zip(found_by, answer["debug"]["source_scores"], strict=True):
+        assert set(scores) == ({"popular"} if names == ["popular"] else set())
+    client.app.state.service.writer.stop()
+    [path] = (client.app.state.service.settings.data / "events" / "closed").glob("*.jsonl")
+    [impression] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [item["features"]["year"] for item in impression["items"]] == [
+        1960 + item["item_id"] for item in answer["items"]
+    ]
+
+
+def test_what_was_served_is_kept_where_only_a_variant_asks_for_it(serve, file):
+    text = FILE.replace("owns: [sources.popular.n, n]", "owns: [filters.shown]")
+    file.write_text(
+        text.replace("control: {}", "control: {weight: 1}").replace(
+            "{overrides: {sources.popular.n: 2}}",
+            "{weight: 9999, overrides: {filters.shown: {type: served, minutes: 30}}}",
+        ),
+        encoding="utf-8",
+    )
+    client = serve()
+    lists = []
+    for _ in range(2):
+        answer = ask(client, 1)
+        assert answer["experiments"][0]["variant"] == "few"
+        lists.append({item["item_id"] for item in answer["items"]})
+        client.app.state.service.writer.write([]).result(10)  # what came before it is written
+    assert not lists[0] & lists[1]
 
 
 def test_live_counts():
