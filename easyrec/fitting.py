@@ -91,7 +91,9 @@ def fit(
     if training.shards.local or finished.splits:
         tell("preparing shards")
         folder = shards_folder(config, prepared.run.prepared)
-        stream: BatchStream = shard_stream(config, training_shards(config, data, encoder, folder), finished)
+        stream: BatchStream = shard_stream(
+            config, training_shards(config, data, encoder, folder, tell=tell), finished
+        )
     else:
         stream = EncodedStream(
             data.train,
@@ -113,14 +115,14 @@ def _fit_on_cluster(
         raise TrainingError("there is no cluster")
     tell("preparing shards")
     folder = shards_folder(config, prepared.run.prepared)
-    shards = training_shards(config, data, encoder, folder)
+    shards = training_shards(config, data, encoder, folder, tell=tell)
     evaluate = None if data.eval is None else InTraining(prepared)
     on_workers = evaluate is not None and not evaluate.ranks
     job = ClusterJob(
         prepared.run.directory,
         shards.folder,
         shards.fingerprint,
-        held_out_shards(config, data, encoder, folder).folder if on_workers else None,
+        held_out_shards(config, data, encoder, folder, tell=tell).folder if on_workers else None,
         None if evaluate is None else evaluate.rows_for_predictions,
         {label.task: (label.moments.mean, label.moments.deviation) for label in data.train.labels},
         config.training.warm_start is not None,

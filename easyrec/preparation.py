@@ -87,6 +87,7 @@ def prepare(
     continued = resume and folder.exists()
     if not continued:
         folder = find_place(directory, overwrite=overwrite)
+    prepared_before = folder.prepared.exists()
     try:
         tell("reading the data")
         dataset = open_dataset(loaded, cache=folder.prepared)
@@ -105,7 +106,8 @@ def prepare(
             if not _fitted(folder):
                 _save_features(folder, prepared.encoder)
     except BaseException:
-        abandon(folder)
+        if not prepared_before:
+            abandon(folder)
         raise
     prepared.notes.extend(changed)
     return prepared
@@ -145,7 +147,6 @@ def prepare_shards(
     run: str | Path | None = None,
     overwrite: bool = False,
     tell: Tell = lambda text: None,
-    progress: Callable[[int], None] = lambda rows: None,
 ) -> list[ShardSet]:
     """Encodes the data of a pipeline into shards, for a training that follows; what is there already is kept.
 
@@ -154,8 +155,7 @@ def prepare_shards(
         overrides: As for `prepare`.
         run: Folder of the run that will train; `<output>/<name>` unless given.
         overwrite: Replace shards that were prepared from something else.
-        tell: Called with one line of text as each step begins.
-        progress: Called from several threads with the training rows of each split written.
+        tell: Called with one line of text as each step begins, and every ten seconds.
 
     Returns:
         The shards of the training rows, and of the held-out rows if there are any.
@@ -163,9 +163,9 @@ def prepare_shards(
     folder, data, encoder = fitted(config, overrides, run=run, tell=tell)
     tell("preparing shards")
     place = shards_folder(data.config, folder.prepared)
-    made = [training_shards(data.config, data, encoder, place, replace=overwrite, progress=progress)]
+    made = [training_shards(data.config, data, encoder, place, replace=overwrite, tell=tell)]
     if data.eval is not None:
-        made.append(held_out_shards(data.config, data, encoder, place))
+        made.append(held_out_shards(data.config, data, encoder, place, tell=tell))
     return made
 
 

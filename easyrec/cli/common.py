@@ -60,6 +60,20 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number and what it counts: `1 split`, `2 splits`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def step_teller(console: Console) -> Callable[[str], None]:
+    """Shows what a long command says of its steps: names of steps, which take a while, and whole sentences."""
+
+    def tell(text: str) -> None:
+        console.print(f"{text} ..." if re.fullmatch(r"[a-z -]+", text) else text, markup=False)
+
+    return tell
+
+
 def note(text: str) -> None:
     """Says something that is neither result nor error."""
     messages().print(Text.assemble(("note: ", "yellow"), text))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Annotated
 
 import typer
 
-from easyrec.cli.common import ConfigArgument, OverridesOption, messages, output
+from easyrec.cli.common import ConfigArgument, OverridesOption, counted, messages, output, step_teller
 from easyrec.cli.train import RunOption
 from easyrec.config.loader import load_config
 from easyrec.startup import start_tensorflow
@@ -29,27 +28,17 @@ def prepare(
     start_tensorflow()
     from easyrec.preparation import prepare_shards
 
-    console = messages()
-    lock, rows = threading.Lock(), 0
-
-    def progress(more: int) -> None:
-        nonlocal rows
-        with lock:
-            rows += more
-            console.print(f"{rows:,} rows", markup=False)
-
     made = prepare_shards(
         config,
         overrides or (),
         run=run,
         overwrite=overwrite,
-        tell=lambda text: console.print(f"{text} ...", markup=False),
-        progress=progress,
+        tell=step_teller(messages()),
     )
     for shards in made:
         output().print(
-            f"{shards.folder}: {shards.rows:,} rows in {len(shards.splits):,} splits of up to "
-            f"{max(split.batches for split in shards.splits)} batches of {shards.batch_size:,}, "
+            f"{shards.folder}: {shards.rows:,} rows in {counted(len(shards.splits), 'split')} of up to "
+            f"{counted(max(split.batches for split in shards.splits), 'batch', 'batches')} of {shards.batch_size:,}, "
             f"{shards.bytes / 2**20:,.1f} MiB",
             markup=False,
         )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from easyrec.cli.common import INTERRUPTED, ConfigArgument, OverridesOption, messages, note, output
+from easyrec.cli.common import (
+    INTERRUPTED,
+    ConfigArgument,
+    OverridesOption,
+    messages,
+    note,
+    output,
+    step_teller,
+)
 from easyrec.config.loader import load_config
 from easyrec.startup import start_tensorflow
 
@@ -58,9 +65,7 @@ def train(
     def plain(text: str) -> None:
         console.print(text, markup=False)
 
-    def tell(text: str) -> None:
-        plain(f"{text} ..." if re.fullmatch(r"[a-z -]+", text) else text)  # what takes a while
-
+    tell = step_teller(console)
     choice = choose(loaded.training, cluster)
     if (
         isinstance(choice.cluster, Cluster)

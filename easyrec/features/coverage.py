@@ -14,18 +14,15 @@ class Coverage:
         self._rows = 0
         self._totals: dict[str, dict[str, int]] = {}
 
-    def restore(self, report: Mapping[str, Mapping[str, float]]) -> None:
-        """Takes over what a `report` says, in place of what was counted."""
-        with self._lock:
-            self._rows = max((int(entry["rows"]) for entry in report.values()), default=0)
-            self._totals = {
-                feature: {
-                    name: int(value)
-                    for name, value in entry.items()
-                    if name != "rows" and not name.endswith("_share")
-                }
-                for feature, entry in report.items()
-            }
+    def add_report(self, report: Mapping[str, Mapping[str, float]]) -> None:
+        """Adds what a `report` says of other rows."""
+        counts = {
+            (feature, name): int(value)
+            for feature, entry in report.items()
+            for name, value in entry.items()
+            if name != "rows" and not name.endswith("_share")
+        }
+        self.add(max((int(entry["rows"]) for entry in report.values()), default=0), counts)
 
     def add(self, rows: int, counts: Mapping[tuple[str, str], int]) -> None:
         """Adds the counters of one chunk, by (feature, counter)."""

@@ -270,13 +270,13 @@ class Encoder:
         return assemble(schema, encoded)
 
     def encode_table(
-        self, table: pa.Table, count: bool = False, features: Collection[str] | None = None
+        self, table: pa.Table, count: bool | Coverage = False, features: Collection[str] | None = None
     ) -> EncodedBatch:
         """The rows of a chunk, encoded; labels and weights in it are taken along. Safe to call from several threads.
 
         Args:
             table: Raw columns, and `label/<task>` and `weight` where there are any.
-            count: Whether to add to `coverage`.
+            count: Whether to add to `coverage`, or what to add to instead.
             features: Encode these only, such as those of the item side; all unless given.
 
         Raises:
@@ -287,12 +287,13 @@ class Encoder:
         columns = _read(table, transforms)
         layout = tuple(column_layout(name, role, column) for (name, role), column in columns.items())
         with tf.device("CPU:0"):  # text and look-ups live there; the batch is shuffled in main memory next
-            run, counters = self._function(transforms, layout, count)
+            run, counters = self._function(transforms, layout, count is not False)
             outputs, totals = run(
                 *(tensor for column in columns.values() for tensor in column_tensors(column))
             )
-        if count:
-            self._coverage.add(table.num_rows, dict(zip(counters, totals.numpy().tolist(), strict=True)))
+        if count is not False:
+            coverage = self._coverage if count is True else count
+            coverage.add(table.num_rows, dict(zip(counters, totals.numpy().tolist(), strict=True)))
         return to_batch(schema, outputs, table.num_rows, self._labels(table))
 
     def coverage(self) -> dict[str, dict[str, float]]:
@@ -307,7 +308,7 @@ class Encoder:
         """Begins counting anew, or from what an earlier `coverage` said."""
         self._coverage = Coverage()
         if report is not None:
-            self._coverage.restore(report)
+            self._coverage.add_report(report)
 
     def _selection(self, features: Collection[str] | None) -> tuple[FeatureSchema, dict[str, Transform[Any]]]:
         if features is None:

@@ -12,8 +12,9 @@ import yaml
 
 import easyrec
 from easyrec.cli.progress import TrainingProgress
+from easyrec.data.prepared.shards import open_shards
 from easyrec.errors import ConfigError, DataError
-from easyrec.preparation import prepare
+from easyrec.preparation import prepare, prepare_shards
 from easyrec.run import RunError
 from easyrec.training.callbacks import Callback
 from easyrec.workflow import fit
@@ -243,6 +244,14 @@ def test_preparing_in_vain_leaves_nothing_behind(data, tmp_path):
     with pytest.raises(DataError, match="all 1200 training rows have label 1"):
         easyrec.train(config)
     assert not (tmp_path / "runs" / "films").exists()
+
+
+def test_training_in_vain_leaves_the_shards_that_were_prepared_for_it(data, tmp_path):
+    config = pipeline(data, tmp_path)
+    [shards, _] = prepare_shards(config)
+    with pytest.raises(ConfigError, match="has no such option"):
+        easyrec.train(config, ["training.optimizer.dense.options={nope: 1}"])
+    assert open_shards(shards.folder) == shards
 
 
 def test_a_folder_of_something_else_is_left_alone(data, tmp_path, refused):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from easyrec.data.store import SHARDS
 from easyrec.errors import DataError
 from easyrec.features.encoder import Encoder
 
+_SECONDS_BETWEEN_LINES = 10.0
+
 
 def shards_folder(config: PipelineConfig, prepared: Path) -> str:
     """Where the shards of a run lie: as configured, else among the run's prepared data."""
@@ -29,7 +33,7 @@ def training_shards(
     folder: str,
     *,
     replace: bool = False,
-    progress: Callable[[int], None] = lambda rows: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> ShardSet:
     """The shards of the training rows, made unless they are there.
 
@@ -39,33 +43,46 @@ def training_shards(
         encoder: The fitted features.
         folder: Of all shards of the pipeline; these go into `train`.
         replace: Whether shards of something else that are there are removed; among the run's own data they always are.
-        progress: Called from several threads with the rows of each split written.
+        tell: Called with a line of text every ten seconds, and while another process is waited for.
 
     Raises:
         DataError: The data or the folder cannot be used.
     """
-    batch, rows = config.training.batch_size, data.train.num_rows
-    if data.train.negatives is not None:
-        rows += data.train.negatives.rows_added
+    batch, negatives = config.training.batch_size, data.train.negatives
+    added = 0 if negatives is None else negatives.rows_added
+    rows = data.train.num_rows + added
     buffer = config.data.shuffle_buffer if config.data.shuffle else 0
     split = batches_per_split(rows, batch, config.training.shards.split_batches)
     facts = {**data.facts(), "features": encoder.fingerprint}
-    encoder.reset_coverage()
     shards = write_shards(
         join(folder, "train"),
         data.train.parts(max(config.data.shuffle_buffer, split * batch)),
-        lambda table: encoder.encode_table(table, count=True),
+        lambda table, coverage: encoder.encode_table(table, count=coverage),
         ShardPlan(batch, split, buffer, config.training.seed, facts),
-        coverage=encoder.coverage,
         replace=replace or config.training.shards.path is None,
-        progress=progress,
+        progress=_Progress((data.train.report.rows_used or data.train.num_rows) + added, tell),
+        tell=tell,
     )
     encoder.reset_coverage(shards.coverage)
     return shards
 
 
-def held_out_shards(config: PipelineConfig, data: BoundDataset, encoder: Encoder, folder: str) -> ShardSet:
+def held_out_shards(
+    config: PipelineConfig,
+    data: BoundDataset,
+    encoder: Encoder,
+    folder: str,
+    *,
+    tell: Callable[[str], None] = lambda text: None,
+) -> ShardSet:
     """The shards of the held-out rows, in the order of the files, for workers to predict.
+
+    Args:
+        config: The resolved configuration.
+        data: The data.
+        encoder: The fitted features.
+        folder: Of all shards of the pipeline; these go into `eval`.
+        tell: Called with a line of text while another process is waited for.
 
     Raises:
         DataError: There are no held-out rows, or the folder cannot be used.
@@ -81,7 +98,33 @@ def held_out_shards(config: PipelineConfig, data: BoundDataset, encoder: Encoder
         config.training.seed,
         {**data.facts(rows), "features": encoder.fingerprint},
     )
-    return write_shards(join(folder, "eval"), [_InOrder(rows)], encoder.encode_table, plan, replace=True)
+    return write_shards(
+        join(folder, "eval"),
+        [_InOrder(rows)],
+        lambda table, coverage: encoder.encode_table(table),
+        plan,
+        replace=True,
+        tell=tell,
+    )
+
+
+class _Progress:
+    """Says how far preparing is, every ten seconds; called from several threads."""
+
+    def __init__(self, rows: int, tell: Callable[[str], None]) -> None:
+        self._rows, self._tell = rows, tell
+        self._done, self._began = 0, time.monotonic()
+        self._told = self._began
+        self._lock = threading.Lock()
+
+    def __call__(self, more: int) -> None:
+        with self._lock:
+            self._done += more
+            now = time.monotonic()
+            if now - self._told > _SECONDS_BETWEEN_LINES:
+                self._told = now
+                speed = self._done / (now - self._began)
+                self._tell(f"shards of {self._done:,} of {self._rows:,} rows, {speed:,.0f} rows/s")
 
 
 class _InOrder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import tensorflow as tf
 
+from easyrec.data.prepared.exclusive import alone
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.data.prepared.shards import (
     MANIFEST,
@@ -23,6 +25,7 @@ from easyrec.data.prepared.shards import (
     join,
     open_shards,
     read_text,
+    reason_of,
     write_manifest,
     write_text,
 )
@@ -30,9 +33,11 @@ from easyrec.data.store import fingerprint
 from easyrec.data.stream import ChunkSource, EncodedStream
 from easyrec.errors import DataError
 from easyrec.features.batch import EncodedBatch
+from easyrec.features.coverage import Coverage
 
 _PLAN = "plan.json"
-Encode = Callable[[pa.Table], EncodedBatch]
+_LOOKS_AT_ONCE = 16
+Encode = Callable[[pa.Table, Coverage], EncodedBatch]
 
 
 @dataclass(frozen=True)
@@ -65,60 +70,108 @@ def write_shards(
     encode: Encode,
     plan: ShardPlan,
     *,
-    coverage: Callable[[], Mapping[str, Mapping[str, float]]] = dict,
     replace: bool = False,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda rows: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> ShardSet:
     """The shards of some rows, made now unless they are there already.
 
-    A part that is complete stays when another one fails or the process is killed, and is not made again.
+    A part that is complete stays when another one fails or the process is killed, and is not made again. Of several
+    processes that want the same shards one makes them while the others wait. Files that are gone or cut off are made
+    again.
 
     Args:
         folder: Where they go; anything `tf.io.gfile` writes.
         parts: The rows, each part an own sequence of chunks.
-        encode: Encodes a chunk; called from several threads.
+        encode: Encodes a chunk, and adds what features met to the coverage of its part; called from several threads.
         plan: How.
-        coverage: What the features met, asked for when all rows are encoded.
         replace: Whether shards of something else that are there are removed.
         threads: Parts at once; one a processor unless given.
         progress: Called from several threads with the rows of each split that has been written.
+        tell: Called with a line of text while another process is waited for.
 
     Raises:
         DataError: The folder holds shards of something else (and `replace` is False), or cannot be written.
     """
     facts = json.loads(json.dumps(plan.all_facts(len(parts)), default=str))
     mark = fingerprint(facts)
-    found = open_shards(folder)
-    if found is not None and found.fingerprint == mark:
+    found = _complete(folder, mark, replace)
+    if found is not None:
         return found
-    if found is not None and not replace:
-        raise DataError(
-            f"{folder}: the shards there were prepared from something else; different: "
-            f"{', '.join(differences(folder, facts)) or 'the version'}. Prepare again with `easyrec prepare CONFIG "
-            "--overwrite`, or give another folder as `training.shards.path`"
-        )
-    try:
-        _begin(folder, mark)
-        splits = _write_parts(folder, parts, encode, plan, threads, progress)
-    except tf.errors.OpError as error:
-        raise DataError(
-            f"{folder}: the shards cannot be written: {(error.message or str(error)).splitlines()[0]}. What is "
-            "complete is kept; make room and start again"
-        ) from error
-    layouts = [layout for layout, _ in splits if layout is not None]
+    with alone(folder, tell):
+        found = _complete(folder, mark, replace)  # another process may have made them in the meantime
+        if found is not None:
+            return found
+        _refuse_others(folder, facts, mark, replace)
+        try:
+            _begin(folder, mark)
+            shards = _joined(
+                folder, mark, plan.batch_size, _write_parts(folder, parts, encode, plan, threads, progress)
+            )
+            write_manifest(shards, facts)
+        except tf.errors.OpError as error:
+            raise DataError(
+                f"{folder}: the shards cannot be written: {reason_of(error)}. What is complete is kept; make room and "
+                "start again"
+            ) from error
+        return shards
+
+
+def _joined(folder: str, mark: str, batch_size: int, parts: Sequence[_Part]) -> ShardSet:
+    """All parts as one."""
+    layouts = [part.layout for part in parts if part.layout is not None]
     if not layouts:
         raise DataError("there are no rows to prepare; look at `data.where` and at the split")
-    shards = ShardSet(
-        folder,
-        mark,
-        plan.batch_size,
-        RecordLayout.from_dict(layouts[0]),
-        tuple(split for _, part in splits for split in part),
-        coverage(),
+    coverage = Coverage()
+    for part in parts:
+        coverage.add_report(part.coverage)
+    splits = tuple(split for part in parts for split in part.splits)
+    return ShardSet(folder, mark, batch_size, RecordLayout.from_dict(layouts[0]), splits, coverage.report())
+
+
+def _complete(folder: str, mark: str, replace: bool) -> ShardSet | None:
+    """The shards with a fingerprint, if all of their files are there and whole."""
+    try:
+        found = open_shards(folder)
+    except DataError:
+        if not replace:
+            raise
+        return None
+    return (
+        found if found is not None and found.fingerprint == mark and _intact(folder, found.splits) else None
     )
-    write_manifest(shards, facts)
-    return shards
+
+
+def _intact(folder: str, splits: Sequence[Split]) -> bool:
+    """Whether files have the size that they were written with; storage that is far away is asked many at once."""
+
+    def whole(split: Split) -> bool:
+        try:
+            return bool(tf.io.gfile.stat(join(folder, split.file)).length == split.bytes)
+        except tf.errors.OpError:
+            return False
+
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        return all(pool.map(whole, splits))
+
+
+def _refuse_others(folder: str, facts: Mapping[str, Any], mark: str, replace: bool) -> None:
+    """Raises where shards of something else are, or have been begun, and may not be replaced."""
+    if replace:
+        return
+    found, plan = open_shards(folder), join(folder, _PLAN)
+    if found is not None and found.fingerprint != mark:
+        different = ", ".join(differences(folder, facts)) or "the version"
+        raise DataError(
+            f"{folder}: the shards there were prepared from something else; different: {different}. Prepare again "
+            "with `easyrec prepare CONFIG --overwrite`, or give another folder as `training.shards.path`"
+        )
+    if found is None and tf.io.gfile.exists(plan) and read_text(plan) != mark:
+        raise DataError(
+            f"{folder}: preparing shards of something else was interrupted there. Begin anew with `easyrec prepare "
+            "CONFIG --overwrite`, or give another folder as `training.shards.path`"
+        )
 
 
 def _begin(folder: str, mark: str) -> None:
@@ -135,7 +188,19 @@ def _begin(folder: str, mark: str) -> None:
     write_text(plan, mark)
 
 
-Written = tuple[dict[str, Any] | None, list[Split]]
+@dataclass(frozen=True)
+class _Part:
+    """What is written of a part, and into its record.
+
+    Attributes:
+        layout: Of its records; None where it has no rows.
+        splits: Its splits.
+        coverage: What the features met in it.
+    """
+
+    layout: dict[str, Any] | None
+    splits: list[Split]
+    coverage: dict[str, dict[str, float]]
 
 
 def _write_parts(
@@ -145,10 +210,10 @@ def _write_parts(
     plan: ShardPlan,
     threads: int | None,
     progress: Callable[[int], None],
-) -> list[Written]:
+) -> list[_Part]:
     stop = threading.Event()
 
-    def write(number: int) -> Written:
+    def write(number: int) -> _Part:
         try:
             return _write_part(folder, number, parts[number], encode, plan, progress, stop)
         except BaseException:
@@ -170,17 +235,18 @@ def _write_part(
     plan: ShardPlan,
     progress: Callable[[int], None],
     stop: threading.Event,
-) -> Written:
+) -> _Part:
     record = join(folder, f"part-{number:05d}.json")
-    if tf.io.gfile.exists(record):
-        stored = json.loads(read_text(record))
-        splits = [Split(**split) for split in stored["splits"]]
-        progress(sum(split.rows for split in splits))
-        return stored["layout"], splits
-    stream = EncodedStream(source, encode, plan.batch_size, plan.shuffle_buffer, plan.seed)
+    if (stored := _stored(folder, record)) is not None:
+        progress(sum(split.rows for split in stored.splits))
+        return stored
+    coverage = Coverage()
+    stream = EncodedStream(
+        source, lambda table: encode(table, coverage), plan.batch_size, plan.shuffle_buffer, plan.seed
+    )
     batches = stream.batches(0)
     layout: RecordLayout | None = None
-    splits = []
+    splits: list[Split] = []
     try:
         while chosen := list(islice(batches, plan.split_batches)):
             if stop.is_set():
@@ -193,8 +259,21 @@ def _write_part(
     finally:
         batches.close()
     described = None if layout is None else layout.as_dict()
-    write_text(record, json.dumps({"layout": described, "splits": [asdict(split) for split in splits]}))
-    return described, splits
+    part = _Part(described, splits, coverage.report())
+    write_text(record, json.dumps(asdict(part)))
+    return part
+
+
+def _stored(folder: str, record: str) -> _Part | None:
+    """A part that an earlier call has completed, if its files are still there."""
+    if not tf.io.gfile.exists(record):
+        return None
+    try:
+        stored = json.loads(read_text(record))
+        part = _Part(stored["layout"], [Split(**split) for split in stored["splits"]], stored["coverage"])
+    except (ValueError, KeyError, TypeError):  # cut off, or of an earlier version
+        return None
+    return part if _intact(folder, part.splits) else None
 
 
 def _write_split(folder: str, file: str, layout: RecordLayout, batches: Sequence[EncodedBatch]) -> Split:
@@ -207,7 +286,11 @@ def _write_split(folder: str, file: str, layout: RecordLayout, batches: Sequence
 
 
 def batches_per_split(rows: int, batch_size: int, wanted: int | None = None) -> int:
-    """Batches of a split: as wanted, else at most 32, and few enough that an epoch has some 64 splits."""
+    """Batches of a split: as wanted, else at most 32, and of few data about as many as there are splits.
+
+    Between two splits a worker has nothing to do, so splits must not be small; and they must be more than workers, so
+    that none waits for the last one of an epoch.
+    """
     if wanted is not None:
         return wanted
-    return max(1, min(32, -(-rows // batch_size) // 64))
+    return max(1, min(32, math.isqrt(-(-rows // batch_size))))

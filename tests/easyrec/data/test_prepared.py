@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +17,12 @@ from hypothesis import strategies as st
 
 from easyrec.data.prepared.local import Finished, ShardStream
 from easyrec.data.prepared.records import RecordLayout
-from easyrec.data.prepared.shards import ShardRows, open_shards
+from easyrec.data.prepared.shards import MANIFEST, ShardRows, open_shards
 from easyrec.data.prepared.write import ShardPlan, batches_per_split, write_shards
 from easyrec.data.stream import EncodedStream
 from easyrec.errors import DataError
 from easyrec.features.batch import EncodedBatch, RaggedColumn
+from easyrec.features.coverage import Coverage
 
 
 def batch(first: int, rows: int) -> EncodedBatch:
@@ -53,8 +58,16 @@ class Chunks:
             yield pa.table({"x": np.arange(start, min(start + 25, self.first + self.rows))})
 
 
-def encode(table: pa.Table) -> EncodedBatch:
-    return batch(table.column("x")[0].as_py(), table.num_rows)
+def encode(table: pa.Table, coverage: Coverage) -> EncodedBatch:
+    first = table.column("x")[0].as_py()
+    coverage.add(
+        table.num_rows, {("tags", "missing"): sum(x % 3 == 0 for x in range(first, first + table.num_rows))}
+    )
+    return batch(first, table.num_rows)
+
+
+def encode_only(table: pa.Table) -> EncodedBatch:
+    return encode(table, Coverage())
 
 
 def assert_equal(left: EncodedBatch, right: EncodedBatch) -> None:
@@ -105,7 +118,9 @@ def test_a_record_of_the_wrong_length_is_refused(damage):
 
 
 def test_shards_hold_each_row_once_and_know_what_they_hold(tmp_path):
-    shards = write(tmp_path, coverage=lambda: {"tags": {"rows": 103, "missing": 4}})
+    shards = write(tmp_path)
+    assert shards.coverage["tags"]["rows"] == 103
+    assert shards.coverage["tags"]["missing"] == 35
     assert (shards.rows, shards.batches, len(shards.splits)) == (103, 14, 7)
     assert [split.batches for split in shards.splits] == [2, 2, 2, 2, 2, 2, 2]
     assert_equal(
@@ -129,6 +144,8 @@ def test_preparing_goes_on_where_it_was_interrupted(tmp_path):
     parts = [Chunks(0, 60), Chunks(60, 43)]
     shards = write(tmp_path, parts)
     assert [part.read for part in parts] == [0, 1]
+    assert shards.coverage["tags"]["rows"] == 103  # of the part that was kept, too
+    assert shards.coverage["tags"]["missing"] == 35
     assert_equal(
         EncodedBatch.concat([one for split in shards.splits for one in shards.read(split)]), batch(0, 103)
     )
@@ -143,6 +160,76 @@ def test_shards_of_something_else_are_refused_and_the_difference_is_named(tmp_pa
         write(tmp_path, plan=other, replace=True).fingerprint
         != write(tmp_path, plan=PLAN, replace=True).fingerprint
     )
+
+
+def test_files_that_are_gone_or_cut_off_are_made_again(tmp_path):
+    shards = write(tmp_path)
+    (tmp_path / shards.splits[0].file).unlink()
+    os.truncate(tmp_path / shards.splits[1].file, 10)
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    assert write(tmp_path, parts) == shards
+    assert [part.read for part in parts] == [1, 0]
+    assert sum(len(shards.read(split)) for split in shards.splits) == shards.batches
+
+
+def test_a_manifest_or_a_record_of_a_part_that_is_damaged_is_made_again_where_that_is_allowed(tmp_path):
+    shards = write(tmp_path)
+    (tmp_path / MANIFEST).write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        write(tmp_path)
+    (tmp_path / "part-00001.json").write_text("")
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    assert write(tmp_path, parts, replace=True) == shards
+    assert [part.read for part in parts] == [0, 1]
+
+
+def test_what_was_begun_for_something_else_is_not_thrown_away_unasked(tmp_path):
+    with pytest.raises(OSError, match="on fire"):
+        write(tmp_path, [Chunks(0, 60), Chunks(60, 43, fail=True)], threads=1)
+    other = replace(PLAN, facts={"data": "b"})
+    with pytest.raises(DataError, match=r"something else was interrupted there.*--overwrite"):
+        write(tmp_path, plan=other)
+    assert (tmp_path / "part-00000.json").exists()
+    assert write(tmp_path, plan=other, replace=True).rows == 103
+
+
+def test_of_two_that_want_the_same_shards_one_makes_them_and_the_other_waits(tmp_path):
+    """Locks belong to open files, so that two threads meet as two processes do."""
+    begun, go_on, waits = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Chunks):
+        def chunks(self, seed=None):
+            for chunk in super().chunks(seed):
+                begun.set()
+                assert go_on.wait(60)
+                yield chunk
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(write, tmp_path / "train", [Slow(0, 60), Slow(60, 43)])
+        assert begun.wait(60)
+        parts, told = [Chunks(0, 60), Chunks(60, 43)], []
+
+        def tell(text):
+            told.append(text)
+            waits.set()
+
+        second = pool.submit(write, tmp_path / "train", parts, tell=tell)
+        assert waits.wait(60)
+        go_on.set()
+        assert first.result(60) == second.result(60)
+    assert [part.read for part in parts] == [0, 0]
+    assert told == [f"waiting for another process, which prepares {tmp_path / 'train'}"]
+
+
+def test_shards_lie_wherever_tensorflow_writes(tmp_path):
+    folder = f"ram://{tmp_path}/train"
+    shards = write(folder)
+    assert_equal(
+        EncodedBatch.concat([one for split in shards.splits for one in shards.read(split)]), batch(0, 103)
+    )
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    assert write(folder, parts) == shards
+    assert [part.read for part in parts] == [0, 0]
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
@@ -170,7 +257,7 @@ def test_a_damaged_shard_is_named_and_left_out_only_if_asked(tmp_path):
 
 def test_unshuffled_shards_give_the_batches_of_the_files(tmp_path):
     shards = write(tmp_path, [Chunks(0, 103)])
-    files = EncodedStream(Chunks(0, 103), encode, 8, 0, 0)
+    files = EncodedStream(Chunks(0, 103), encode_only, 8, 0, 0)
     ours = ShardStream(shards, 0, 0, Finished())
     for left, right in zip(ours.batches(0), files.batches(0), strict=True):
         assert_equal(left, right)
@@ -200,7 +287,13 @@ def test_splits_that_a_cluster_has_trained_are_left_out_of_their_epoch(tmp_path)
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "wanted", "expected"),
-    [(100, 10, None, 1), (640_000, 1000, None, 10), (10**9, 4096, None, 32), (10**9, 4096, 7, 7)],
+    [
+        (10, 4096, None, 1),
+        (80_570, 1024, None, 8),
+        (640_000, 1000, None, 25),
+        (10**9, 4096, None, 32),
+        (10**9, 4096, 7, 7),
+    ],
 )
 def test_how_many_batches_a_split_has(rows, batch_size, wanted, expected):
     assert batches_per_split(rows, batch_size, wanted) == expected
