@@ -126,6 +126,7 @@ def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Help
     if events.stream is not None or events.forward is not None:
         try:
             streams = importlib.import_module("serving.events.streams")
+            forwarding = importlib.import_module("serving.events.forward")
         except ImportError as error:
             raise ConfigError(
                 "events: streams need the package redis: pip install 'easyrec[redis]'"
@@ -133,8 +134,8 @@ def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Help
         if events.stream is not None:
             found.append(streams.StreamIntake(events.stream, writer))
         if events.forward is not None:
-            forward = streams.StreamForward(events.forward)
-            writer.sinks.append(forward)
+            forward = forwarding.StreamForward(events.forward, settings.data / "events")
+            writer.add_sink(forward)
             found.append(forward)
     if events.compact:
         folders = settings.data / "events", settings.data / EXPOSURES

@@ -51,6 +51,8 @@ class EventLog:
 
     def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES, sync: bool = True) -> None:
         self.folder = folder
+        self.begun: list[Callable[[Path], None]] = []
+        """Called with each new segment, before anything is in it; what they raise keeps it from being begun."""
         self._limit = segment_bytes
         self._sync = sync
         self._segment: _Segment | None = None
@@ -83,6 +85,11 @@ class EventLog:
         except OSError as error:
             raise LogError(f"events cannot be written to {self.folder}: {error.strerror or error}") from error
         segment.size += len(data)
+
+    @property
+    def place(self) -> tuple[Path, int] | None:
+        """The open segment and how far it is written, in bytes."""
+        return None if self._segment is None else (self._segment.path, self._segment.size)
 
     def roll(self) -> None:
         """Closes the open segment, so that it can be compacted."""
@@ -141,7 +148,14 @@ class EventLog:
             path = self.folder / OPEN / f"{hour}-{self._process}-{self._number:06d}.jsonl"
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _sync_folder(path.parent)
+            try:
+                _sync_folder(path.parent)
+                for hear in self.begun:
+                    hear(path)
+            except OSError:
+                os.close(file)
+                path.unlink(missing_ok=True)
+                raise
             self._segment = _Segment(path, hour, file)
         return self._segment
 

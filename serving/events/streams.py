@@ -13,7 +13,6 @@ import logging
 import os
 import socket
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
@@ -32,7 +31,6 @@ _BATCH = 500
 _WAIT_MILLISECONDS = 500
 _TAKE_OVER_MILLISECONDS = 60_000
 _RETRY_SECONDS = 1.0
-_FORWARD_PENDING = 100_000
 
 
 def open_stream(url: str) -> tuple[Any, str]:
@@ -133,63 +131,6 @@ class StreamIntake:
             pipe.xadd(f"{self._stream}:rejected", fields, maxlen=10_000, approximate=True)
         pipe.xack(self._stream, GROUP, *(entry_id for entry_id, _ in entries))
         pipe.execute()
-
-
-class StreamForward:
-    """Passes accepted events on to a stream; while it cannot be reached they wait in memory, up to 100,000.
-
-    Args:
-        url: See `open_stream`.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._redis, self._stream = open_stream(url)
-        self._pending: deque[bytes] = deque(maxlen=_FORWARD_PENDING)
-        self._more = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stream-forward", daemon=True)
-
-    def start(self) -> None:
-        """Begins."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends after a last try to pass on what waits."""
-        self._stopping.set()
-        self._more.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._redis.close()
-
-    def __call__(self, lines: Sequence[bytes]) -> None:
-        """Takes lines of the log."""
-        self._pending.extend(lines)
-        self._more.set()
-
-    def _run(self) -> None:
-        while True:
-            self._more.wait()
-            self._more.clear()
-            try:
-                self._pass_on()
-            except (redis.RedisError, OSError) as error:
-                logger.warning("events cannot be passed on to the stream %s: %s", self._stream, error)
-                if not self._stopping.wait(_RETRY_SECONDS):
-                    self._more.set()
-            if self._stopping.is_set():
-                return
-
-    def _pass_on(self) -> None:
-        while self._pending:
-            part = [self._pending.popleft() for _ in range(min(_BATCH, len(self._pending)))]
-            pipe = self._redis.pipeline(transaction=True)
-            for line in part:
-                pipe.xadd(self._stream, {"event": line.decode().rstrip("\n")})
-            try:
-                pipe.execute()
-            except (redis.RedisError, OSError):
-                self._pending.extendleft(reversed(part))
-                raise
 
 
 def _value(fields: Mapping[str, str]) -> Any:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from easyrec.errors import EasyRecError
 from serving.events.event import Event, entry_of
@@ -35,7 +36,16 @@ _IDLE_SECONDS = 0.1
 _REPLAY_BATCH = 500
 
 Listener = Callable[[Sequence[Entry]], None]
-Sink = Callable[[Sequence[bytes]], None]
+
+
+class Sink(Protocol):
+    """Follows the log; it must be quick."""
+
+    def begin(self, segment: Path) -> None:
+        """Hears of a new segment, before anything is in it."""
+
+    def __call__(self, segment: Path, end: int) -> None:
+        """Hears how far a segment is accepted, in bytes; must not raise."""
 
 
 class OverloadedError(EasyRecError):
@@ -110,8 +120,7 @@ class EventWriter:
         self.state = WriterState()
         self.listeners: list[Listener] = []
         """Told of accepted events, as the store has them; they must be quick and not raise."""
-        self.sinks: list[Sink] = []
-        """Told of accepted events, as lines of the log; they must be quick and not raise."""
+        self._sinks: list[Sink] = []
         self._log = log
         self._store = store
         self._clock = clock
@@ -122,6 +131,11 @@ class EventWriter:
         self._thread: threading.Thread | None = None
         self._ending = threading.Lock()
         self._stopped = False
+
+    def add_sink(self, sink: Sink) -> None:
+        """Lets something follow the log, from the next segment on."""
+        self._sinks.append(sink)
+        self._log.begun.append(sink.begin)
 
     def start(self) -> None:
         """Brings the store up to date with the log, then begins to write.
@@ -263,8 +277,9 @@ class EventWriter:
         self._apply_others(jobs, now)
         for listener in self.listeners:
             listener(batch.entries)
-        for sink in self.sinks:
-            sink(batch.events)
+        if batch.events and self._log.place is not None:
+            for sink in self._sinks:
+                sink(*self._log.place)
         for job, written in batch.results:
             self.state.accepted += written.accepted
             self.state.duplicates += written.duplicates

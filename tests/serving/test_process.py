@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -212,6 +213,25 @@ def test_redis_goes_and_comes_back_under_a_running_service(serve, start_redis, t
         assert answer["debug"]["user"]["recent"] == [8], (
             "Redis has forgotten the first and was brought the second"
         )
+
+
+@pytest.mark.slow
+def test_a_killed_process_passes_on_what_it_accepted_while_the_stream_was_away(serve, start_redis, tmp_path):
+    redis = start_redis()
+    server = serve(EASYREC_EVENTS__FORWARD=f"{redis.url}?stream=out")
+    redis.stop()
+    names = [str(number) for number in range(40)]
+    with httpx.Client(base_url=server.url) as http:
+        for name in names:
+            assert http.post("/v1/events", json=[event(name)]).json()["accepted"] == 1
+    server.end(signal.SIGKILL)
+    redis.start()
+    server.start()
+    with pytest.importorskip("redis").Redis.from_url(redis.url, decode_responses=True) as client:
+        end = time.monotonic() + 20
+        while client.xlen("out") < len(names) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [json.loads(fields["event"])["event_id"] for _, fields in client.xrange("out")] == names
 
 
 @pytest.mark.slow

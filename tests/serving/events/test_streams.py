@@ -14,8 +14,10 @@ pytest.importorskip("redis", reason="the client comes with the extra `redis`")
 import redis
 
 from easyrec.errors import ConfigError
-from serving.events.log import EventLog
-from serving.events.streams import StreamForward, StreamIntake, open_stream
+from serving.events.event import Event
+from serving.events.forward import StreamForward
+from serving.events.log import EventLog, LogError, line
+from serving.events.streams import StreamIntake, open_stream
 from serving.events.writer import EventWriter
 from serving.stores.guard import GuardedStore
 from serving.stores.memory import MemoryStore
@@ -93,26 +95,110 @@ def test_entries_that_hold_anything_stop_nothing(redis_server, writer, tmp_path)
     client.close()
 
 
-def test_accepted_events_are_passed_on_also_after_the_server_was_away(start_redis, writer):
-    server = start_redis()
-    forward = StreamForward(f"{server.url}?stream=out")
-    forward.start()
-    forward([json.dumps({**EVENT, "kind": "event", "received": 1.0}).encode() + b"\n"])
-    client = redis.Redis.from_url(server.url, decode_responses=True)
-    assert eventually(lambda: client.xlen("out") == 1)
+@pytest.fixture
+def forwarding(tmp_path, start_redis):
+    """A server, and writers that pass on what they accept; `die` leaves everything as a kill does."""
+    server, folder = start_redis(), tmp_path / "forwarding"
+    begun: list[tuple[StreamForward, EventWriter]] = []
+
+    def begin() -> EventWriter:
+        log = EventLog(folder)
+        writer = EventWriter(log, GuardedStore(MemoryStore()))
+        forward = StreamForward(f"{server.url}?stream=out", folder)
+        writer.add_sink(forward)
+        begun.append((forward, writer))
+        writer.start()
+        forward.start()
+        return writer
+
+    def end(killed: bool = False) -> None:
+        forward, writer = begun.pop()
+        if killed:
+            forward._add = lambda events: (_ for _ in ()).throw(OSError("killed"))
+            writer._log.roll = writer._log.close
+        writer.stop()
+        forward.stop()
+
+    yield server, folder, begin, end
+    while begun:
+        end()
+
+
+def passed_on(server) -> list[str]:
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        return [json.loads(fields["event"])["event_id"] for _, fields in client.xrange("out")]
+
+
+def write(writer: EventWriter, *names: str) -> None:
+    writer.write([Event.model_validate({**EVENT, "event_id": name}) for name in names]).result(10)
+
+
+def test_accepted_events_are_passed_on_also_after_the_server_was_away(forwarding, writer):
+    server, _, begin, _ = forwarding
+    one = begin()
+    one.note([line({"kind": "impression", "received": 1.0})])
+    write(one, "a", "b", "a")
+    assert eventually(lambda: passed_on(server) == ["a", "b"])
     server.stop()
-    forward([json.dumps({**EVENT, "event_id": "b", "kind": "event", "received": 1.0}).encode() + b"\n"])
-    time.sleep(0.1)
+    write(one, "c")
     server.start()
-    assert eventually(lambda: client.xlen("out") == 1), (
-        "the server has forgotten the first, and got the second"
+    assert eventually(lambda: passed_on(server) == ["c"]), (
+        "the server has forgotten the first, and got the third"
     )
     intake = StreamIntake(f"{server.url}?stream=out", writer)
     intake.start()
     assert eventually(lambda: writer.state.accepted == 1), "another service can read what one passes on"
     intake.stop()
-    forward.stop()
-    client.close()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_could_not_be_passed_on_is_passed_on_after_the_next_start_and_nothing_twice(forwarding, killed):
+    server, folder, begin, end = forwarding
+    one = begin()
+    write(one, "a")
+    assert eventually(lambda: passed_on(server) == ["a"])
+    server.stop()
+    write(one, "b")
+    one._log.roll()
+    write(one, "c")
+    end(killed)
+    for path in (folder / "closed").glob("*.jsonl"):
+        path.unlink()  # as compaction does
+    server.start()
+    write(begin(), "d")
+    assert eventually(lambda: passed_on(server) == ["b", "c", "d"])
+    end()
+    assert list((folder / "forward").iterdir()) == [], "all was passed on, and nothing remains"
+
+
+def test_what_a_living_process_passes_on_is_left_to_it(forwarding):
+    server, _, begin, _ = forwarding
+    one = begin()
+    server.stop()
+    write(one, "a")
+    write(begin(), "b")
+    server.start()
+    assert eventually(lambda: sorted(passed_on(server)) == ["a", "b"])
+    time.sleep(0.2)
+    assert sorted(passed_on(server)) == ["a", "b"]
+
+
+def test_what_the_disk_did_not_take_is_not_passed_on(forwarding, monkeypatch):
+    server, _, begin, _ = forwarding
+    one = begin()
+    write(one, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "broken")))
+        with pytest.raises(LogError):
+            write(one, "b")
+    write(one, "c")
+    assert eventually(lambda: passed_on(server) == ["a", "c"])
+
+
+def test_a_disk_without_second_names_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.link", lambda *_: (_ for _ in ()).throw(OSError(1, "not permitted")))
+    with pytest.raises(ConfigError, match=r"events\.forward: files in .* cannot have a second name"):
+        StreamForward("redis://localhost:1/0", tmp_path)
 
 
 def test_a_wrong_url_is_told():
