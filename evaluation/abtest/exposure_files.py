@@ -78,10 +78,20 @@ def _quoted(files: Iterable[Path | str]) -> str:
     return ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
 
 
+IDS = ("unit_id", "user_id", "session_id", "request_id")
+
+
 def exposures_sql(files: Sequence[Path]) -> str:
-    """A query for all rows of a log, whatever its files are; columns that they lack are null."""
+    """A query for all rows of a log, whatever its files are; columns that they lack are null.
+
+    Ids are text, as the assignment writes them: what pandas has made 42.0 of, because others were missing, is 42.
+    """
     # The time keeps the type it has in the files: seconds, or timestamps of a log from elsewhere.
-    empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in COLUMNS.items() if name != "timestamp")
+    empty = ", ".join(
+        f"NULL AS {name}" if name in IDS else f"NULL::{kind} AS {name}"
+        for name, kind in COLUMNS.items()
+        if name != "timestamp"
+    )
     parts = [f"SELECT * FROM (SELECT {empty}) WHERE false"]
     parquet = [file for file in files if file.suffix == ".parquet"]
     segments = [file for file in files if file.suffix != ".parquet"]
@@ -89,7 +99,14 @@ def exposures_sql(files: Sequence[Path]) -> str:
         parts.append(f"SELECT * FROM read_parquet([{_quoted(parquet)}], union_by_name=true)")
     if segments:
         parts.append(f"SELECT * FROM {_json(segments)}")
-    return " UNION ALL BY NAME ".join(parts)
+    ids = ", ".join(f"{_id_text(name)} AS {name}" for name in IDS)
+    return f"SELECT * REPLACE ({ids}) FROM ({' UNION ALL BY NAME '.join(parts)})"
+
+
+def _id_text(name: str) -> str:
+    whole = f"TRY_CAST(TRY_CAST({name} AS DOUBLE) AS BIGINT)"
+    fits = f"typeof({name}) IN ('DOUBLE', 'FLOAT') AND TRY_CAST({name} AS DOUBLE) = {whole}"
+    return f"CASE WHEN {fits} THEN {whole}::VARCHAR ELSE {name}::VARCHAR END"
 
 
 def compact(directory: str | os.PathLike[str]) -> list[Path]:

@@ -8,6 +8,8 @@ import threading
 import time
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evaluation.abtest.assignment import Assignment
@@ -254,3 +256,20 @@ def test_odd_rows_are_lost_alone_and_counted(tmp_path):
     log.close()
     assert requests_of(tmp_path) == ["r2", "r3"]
     assert dropped_rows(tmp_path) == {("din", "control"): 1}
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts"),
+    [
+        ([42.0, float("nan"), 7.5], ["42", None, "7.5"]),
+        ([42, None, 2**60], ["42", None, str(2**60)]),
+        (["42.0", "é", None], ["42.0", "é", None]),
+    ],
+)
+def test_ids_of_logs_from_elsewhere_are_text_as_the_assignment_writes_them(tmp_path, ids, texts):
+    table = pa.table({"unit_id": pa.array(ids, from_pandas=True), "timestamp": [1.0, 2.0, 3.0]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    found = duckdb.sql(
+        f"SELECT unit_id, user_id FROM ({exposures_sql(log_files(tmp_path))}) ORDER BY timestamp"
+    )
+    assert found.fetchall() == [(text, None) for text in texts]
