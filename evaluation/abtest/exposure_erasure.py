@@ -17,7 +17,10 @@ from evaluation.abtest.pseudonyms import KEY, PREFIX, Pseudonyms, digest
 
 DONE = ".erased.json"
 """Which files were searched for which erasures, so that a large log is not read again and again."""
+SESSION = "session:"
+"""What the digest of an anonymous session begins with, for sessions that turned out to be those of erased users."""
 _USER = "user_id"
+_ANONYMOUS = "session_id"
 _NO_KEY = f"it names users by keyed hashes, and ${KEY} is not the key"
 
 
@@ -25,6 +28,8 @@ def erase_users(
     directory: str | os.PathLike[str], erased: Mapping[str, float], pseudonyms: Pseudonyms | None = None
 ) -> int:
     """Remove the rows of erased users: those with their `user_id`, and those whose unit they are.
+
+    Rows of sessions without a user go as well if the session is among `erased`, under `SESSION` and its digest.
 
     Each file is written anew beside the old one and takes its place at once. What an erased user saw later stays.
 
@@ -43,7 +48,7 @@ def erase_users(
     if not erased or not folder.is_dir():
         return 0
     if pseudonyms is not None:
-        erased = {**erased, **{pseudonyms.of_digest(name): moment for name, moment in erased.items()}}
+        erased = {**erased, **{_hidden(name, pseudonyms): moment for name, moment in erased.items()}}
     wanted = digest(sorted(erased.items()))
     done = _done(folder)
     rewritten, problems = 0, []
@@ -65,6 +70,11 @@ def erase_users(
             f"Erased users may remain in {len(problems)} files of the exposure log: {'; '.join(problems)}"
         )
     return rewritten
+
+
+def _hidden(name: str, pseudonyms: Pseudonyms) -> str:
+    session = SESSION if name.startswith(SESSION) else ""
+    return session + pseudonyms.of_digest(name.removeprefix(SESSION))
 
 
 def _rewritten(
@@ -103,11 +113,14 @@ def _is_erased(line: bytes, erased: Mapping[str, float], prefix: str) -> bool:
         return False  # no reader takes it either
     if not isinstance(row, dict):
         return False
-    ids = [row.get(_USER), row.get("unit_id") if row.get("unit_type") == _USER else None]
+    session = row.get(_ANONYMOUS) if row.get(_USER) is None else None
+    ids = [row.get(_USER), row.get("unit_id") if row.get("unit_type") == _USER else None, session]
     at = row.get("timestamp")
     moment = float(at) if isinstance(at, int | float) else 0.0
     known = [str(one) for one in ids if one is not None]
     names = [one if one.startswith(PREFIX) else digest(one) for one in known]
+    if session is not None:
+        names[-1] = SESSION + names[-1]
     if any(one.startswith(PREFIX) and not one.startswith(prefix or "-") for one in known):
         raise ExperimentDataError(_NO_KEY)
     return any(moment <= erased.get(name, float("-inf")) for name in names)
@@ -123,9 +136,12 @@ def _without_in_parquet(path: Path, target: Path, erased: Mapping[str, float], p
         ids = [_USER] if _USER in kinds else []
         if {"unit_id", "unit_type"} <= kinds.keys():
             ids.append(f"CASE WHEN unit_type = '{_USER}' THEN unit_id END")
+        if _ANONYMOUS in kinds:
+            ids.append(f"CASE WHEN {_USER} IS NULL THEN {_ANONYMOUS} END" if _USER in kinds else _ANONYMOUS)
         if not ids:
             return False
         texts = [f"({one})::VARCHAR" for one in ids]
+        before = ["" if _ANONYMOUS not in one else f"'{SESSION}' || " for one in ids]
         strange = " OR ".join(
             f"starts_with({text}, '{PREFIX}') AND NOT starts_with({text}, '{prefix or '-'}')"
             for text in texts
@@ -133,9 +149,9 @@ def _without_in_parquet(path: Path, target: Path, erased: Mapping[str, float], p
         if connection.execute(f"SELECT 1 FROM {source} WHERE {strange} LIMIT 1").fetchone():
             raise ExperimentDataError(_NO_KEY)
         gone = " OR ".join(
-            f"EXISTS (SELECT 1 FROM erased WHERE {time} <= moment AND digest = "
+            f"EXISTS (SELECT 1 FROM erased WHERE {time} <= moment AND digest = {start}"
             f"CASE WHEN starts_with({text}, '{PREFIX}') THEN {text} ELSE sha256({text}) END)"
-            for text in texts
+            for text, start in zip(texts, before, strict=True)
         )
         row = connection.execute(f"SELECT count(*) FROM {source} WHERE {gone}").fetchone()
         if not row or not row[0]:

@@ -11,6 +11,8 @@ from fastapi import APIRouter, Path, Response
 from serving.api.dependencies import ServiceDependency, json_response
 from serving.api.problems import documented
 from serving.api.schemas import MergeBody, UserBody, UserReply
+from serving.events.event import MERGE, Event
+from serving.operations.request_ids import new_request_id
 from serving.people.profiles import put_profile
 from serving.service import Service
 
@@ -43,8 +45,11 @@ async def delete_user(user_id: Id, service: ServiceDependency) -> Response:
 
 @router.post("/{user_id:key}/merge", status_code=204)
 async def merge_session(user_id: Id, body: MergeBody, service: ServiceDependency) -> Response:
-    """Make what an anonymous session did the user's, as after a login."""
-    await service.call(service.store.call, service.store.store.merge, body.session_id, user_id)
+    """Make what an anonymous session did the user's, as after a login; the log has it as an event `merge`."""
+    event = Event(
+        event_id=f"merge-{new_request_id()}", type=MERGE, user_id=user_id, session_id=body.session_id
+    )
+    await asyncio.wrap_future(service.writer.write([event]))
     return Response(status_code=204)
 
 

@@ -251,7 +251,8 @@ def _types_so_far(folder: Path, connection: duckdb.DuckDBPyConnection, events: S
     """
     file = folder / _TYPES
     known: list[str] = json.loads(file.read_text()) if file.exists() else []
-    rows = connection.execute(f"SELECT DISTINCT type FROM {parquet(events)}").fetchall() if events else []
+    query = f"SELECT DISTINCT type FROM {parquet(events)} WHERE item_id IS NOT NULL"  # no other can answer an item
+    rows = connection.execute(query).fetchall() if events else []
     found = [kind for (kind,) in rows]
     types = [*known, *sorted(set(found) - set(known))]
     if types != known:

@@ -2,6 +2,8 @@
 
 Who was erased is told by lines of the log and, where several machines share a store, by the store: each machine has a
 log of its own, and a user is erased on one of them.
+
+What an anonymous session did is the user's whose it turned out to be: an event with both, in this log, says so.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from evaluation.abtest.exposure_erasure import erase_users
+from evaluation.abtest.exposure_erasure import SESSION, erase_users
 from evaluation.abtest.pseudonyms import Pseudonyms
 from evaluation.errors import EvaluationError
 from serving.events.log import CLOSED, OPEN, hour_name, read_segment
@@ -30,12 +32,13 @@ _OVERLAP = 86_400.0
 """Clocks of machines differ, and what one erased may be seen late: so far back is asked again."""
 
 NOT_ERASED = (
-    "NOT EXISTS (SELECT 1 FROM erased WHERE erased.digest = sha256(raw.user_id) AND raw.received <= erased.moment)"
-).replace("raw.received", "received")
+    "NOT EXISTS (SELECT 1 FROM erased WHERE erased.moment >= received AND erased.digest = "
+    f"coalesce(sha256(raw.user_id), '{SESSION}' || sha256(raw.session_id)))"
+)
 
 
 class Erasures:
-    """When users were erased, by digest of their keys, so that no list of erased users remains.
+    """When users, and sessions of theirs, were erased, by digest of their keys, so that no list of them remains.
 
     They are kept as long as a segment may hold older events.
 
@@ -52,13 +55,19 @@ class Erasures:
         self._until: float = kept.get("until", 0.0)
         self.known = dict(self._before)
         """When each was erased, seconds since 1970."""
+        sessions: set[tuple[str, str]] = set()
         for path in [*(folder / CLOSED).glob("*.jsonl"), *(folder / WAITING).glob("*.jsonl")]:
             for record, _ in read_segment(path):
                 if record.get("kind") == "erase":
                     self._add(digest(str(record["user_id"])), float(record["received"]))
+                elif record.get("kind") == "event" and record.get("user_id") and record.get("session_id"):
+                    sessions.add((digest(str(record["user_id"])), digest(str(record["session_id"]))))
         for name, moment in self._elsewhere(store).items():
             self._add(name, moment)
             self._until = max(self._until, moment)
+        for user, session in sessions | self._sessions_of(self._new()):
+            if user in self.known:
+                self._add(SESSION + session, self.known[user])
 
     def apply(self, exposures: Path | None = None) -> int:
         """Writes files anew that hold users of whose erasure the last call did not know; returns how many.
@@ -66,13 +75,34 @@ class Erasures:
         Args:
             exposures: The folder of the exposure log; it may be missing.
         """
-        new = {name: moment for name, moment in self.known.items() if self._before.get(name) != moment}
-        rewritten, done = _rewrite(self._folder, new)
+        rewritten, done = _rewrite(self._folder, self._new())
         if exposures is not None:
             rewritten += _rewrite_exposures(exposures, self.known)
         if done:
             self._keep()
         return rewritten
+
+    def _new(self) -> dict[str, float]:
+        """Those of which the last call did not know."""
+        return {name: moment for name, moment in self.known.items() if self._before.get(name) != moment}
+
+    def _sessions_of(self, erased: dict[str, float]) -> set[tuple[str, str]]:
+        """Digests of erased users and of their sessions, by the events in files."""
+        found: set[tuple[str, str]] = set()
+        for path in sorted((self._folder / PARQUET / EVENTS).glob("*/*.parquet")) if erased else ():
+            try:
+                with database(self._folder) as connection:
+                    note_erasures(connection, erased)
+                    found.update(
+                        connection.execute(
+                            "SELECT DISTINCT sha256(user_id), sha256(session_id) "
+                            f"FROM {parquet([path])} WHERE session_id IS NOT NULL "
+                            "AND sha256(user_id) IN (SELECT digest FROM erased)"
+                        ).fetchall()
+                    )
+            except (duckdb.Error, OSError) as error:
+                logger.error("sessions of erased users cannot be found in %s: %s", path, error)
+        return found
 
     def _add(self, name: str, moment: float) -> None:
         self.known[name] = max(self.known.get(name, 0.0), moment)

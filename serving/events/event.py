@@ -21,6 +21,8 @@ from pydantic import (
 from serving.stores.base import Behaviour, Entry
 
 MAX_OBJECT_BYTES = 65_536
+MERGE = "merge"
+"""The type of an event that says no more than that a session is a user's."""
 _MILLISECONDS = 1e11
 _LATEST = 253_402_300_800.0  # the year 10000
 

@@ -7,9 +7,10 @@ import duckdb
 import pytest
 
 from evaluation.abtest.errors import ExperimentDataError
-from evaluation.abtest.exposure_erasure import erase_users
+from evaluation.abtest.exposure_erasure import SESSION, erase_users
 from evaluation.abtest.exposure_files import compact, dropped_rows, exposures_sql, log_files
 from evaluation.abtest.exposures import ExposureLog
+from evaluation.abtest.pseudonyms import Pseudonyms
 
 AT = 1.75e9
 
@@ -83,6 +84,25 @@ def test_rows_of_an_erased_user_go_and_all_others_stay_as_they_were(tmp_path, in
         assert "half a li" in first.read_text("utf-8")
         compact(tmp_path)
         assert requests(tmp_path) == [*KEPT, "r9"]
+
+
+@pytest.mark.parametrize("in_parquet", [False, True])
+@pytest.mark.parametrize("key", [None, "a key of thirty-two characters !!"])
+def test_rows_of_sessions_that_were_an_erased_users_go_too(tmp_path, in_parquet, key):
+    pseudonyms = Pseudonyms(key) if key else None
+    rows = [
+        {**row("r1", None, "session_id", "s1"), "session_id": "s1"},
+        {**row("r2", None, "session_id", "s1", at=AT + 101), "session_id": "s1"},
+        {**row("r3", None, "session_id", "s2"), "session_id": "s2"},
+        {**row("r4", "eve", "user_id", "eve"), "session_id": "s1"},  # somebody else at the same computer
+        row("r5", "s1"),
+    ]
+    write(tmp_path, [pseudonyms.hide(one) for one in rows] if pseudonyms else rows)
+    if in_parquet:
+        compact(tmp_path)
+    [(name, at)] = named("s1").items()
+    assert erase_users(tmp_path, {SESSION + name: at}, pseudonyms) == 1
+    assert requests(tmp_path) == ["r2", "r3", "r4", "r5"]
 
 
 def test_files_are_searched_once_and_again_for_new_erasures_and_new_files(tmp_path):

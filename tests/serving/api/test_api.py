@@ -89,6 +89,10 @@ def test_a_session_becomes_a_user(client):
     assert client.post("/v1/users/new/merge", {"session_id": "s"}).status_code == 204
     assert 7 not in ids(client.post("/v1/recommend", {"user_id": "new", "n": 60}))
     assert 7 in ids(client.post("/v1/recommend", {"session_id": "s", "n": 60}))
+    service = client.app.state.service
+    service.writer.stop()
+    text = "".join(path.read_text() for path in (service.settings.data / "events").rglob("*.jsonl"))
+    assert '"type":"merge","user_id":"new","session_id":"s"' in text, "erasing finds the session"
 
 
 def test_an_item_that_is_put_is_recommended_at_once_and_survives_a_restart(start):

@@ -84,6 +84,46 @@ def test_files_are_looked_through_once_for_each_erasure(folder, monkeypatch):
     assert [len(erased) for erased in seen[3:]] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_session_did_that_was_the_users_goes_with_them(tmp_path, late):
+    """Whether the log that tells it is Parquet already, when the user is erased, or is not."""
+    log = EventLog(tmp_path)
+    done = [
+        {"event_id": "before", "session_id": "s1"},
+        {"event_id": "login", "session_id": "s1", "user_id": "u1", "type": "merge"},
+        {"event_id": "other", "session_id": "s2"},
+        {"event_id": "same computer", "session_id": "s1", "user_id": "u2"},
+        {"event_id": "called alike", "user_id": "s1"},
+    ]
+    events = [Event.model_validate({"type": "click", "item_id": "3", **one}) for one in done]
+    shown = {
+        "kind": "impression",
+        "received": NOW,
+        "items": [{"item_id": "3", "position": 1}],
+        "features": {},
+    }
+    views = [line({**shown, "request_id": session, "session_id": session}) for session in ("s1", "s2")]
+    log.append([*(line(event.record(NOW)) for event in events), *views], NOW)
+    log.roll()
+    if late:
+        compact(tmp_path, NOW + 3 * HOUR)
+    at = NOW + 4 * HOUR
+    after = Event(event_id="after", type="click", session_id="s1", item_id="3")
+    log.append([line({"kind": "erase", "user_id": "u1", "received": at - 1}), line(after.record(at))], at)
+    log.roll()
+    compact(tmp_path, NOW + 9 * HOUR)
+    found = {
+        kind: sorted(
+            one
+            for path in (tmp_path / "parquet" / kind).rglob("*.parquet")
+            for one in pq.ParquetFile(path).read()[key].to_pylist()
+        )
+        for kind, key in (("events", "event_id"), ("impressions", "request_id"))
+    }
+    assert found == {"events": ["after", "called alike", "other", "same computer"], "impressions": ["s2"]}
+    assert "s1" not in (tmp_path / "erased.json").read_text()
+
+
 def test_a_damaged_file_keeps_no_other_from_being_written_anew(folder, caplog):
     store = MemoryStore()
     store.erase("u1", NOW + 5 * HOUR)
