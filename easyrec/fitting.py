@@ -11,8 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from easyrec.config.pipeline import PipelineConfig
 from easyrec.config.tasks import RetrievalTask
+from easyrec.data.bound import BoundDataset
 from easyrec.data.prepared.local import Finished, shard_stream
 from easyrec.data.prepared.training import held_out_shards, shards_folder, training_shards
 from easyrec.data.readers.base import BATCH_ROWS
@@ -209,10 +213,10 @@ def plan_of(config: PipelineConfig, encoder: Encoder, rows: EncodedBatch, choice
         rows: Some rows of the data, a batch if possible.
         choice: Where training runs.
     """
-    servers, workers = 0, 1
+    servers, workers = 0, choice.replicas
     if isinstance(choice.cluster, LocalCluster):
         servers, workers = choice.cluster.ps, choice.cluster.workers
-    elif choice.cluster is not None:
+    elif choice.cluster is not None and choice.strategy == "parameter_server":
         servers, workers = len(choice.cluster.roles(PS)), len(choice.cluster.roles(WORKER))
     batch = rows.slice(0, config.training.batch_size)
     return plan_training(config, encoder.schema, batch, servers=servers, workers=workers)
@@ -231,9 +235,23 @@ def plan(
     For the arguments see `easyrec.workflow.train`.
     """
     _, data, encoder = fitted(config, overrides, run=run, tell=tell)
-    chunk = next(iter(data.train.chunks()))
-    rows = encoder.encode_table(chunk.slice(0, data.config.training.batch_size))
+    rows = encoder.encode_table(_like_a_batch(data))
     return plan_of(data.config, encoder, rows, choose(data.config.training, cluster))
+
+
+def _like_a_batch(data: BoundDataset) -> pa.Table:
+    """As many rows as a batch has, from as many places: neighbours have fewer distinct ids than a batch."""
+    config = data.config
+    size, found, rows = config.training.batch_size, [], 0
+    for chunk in data.train.chunks(config.training.seed if config.data.shuffle else None):
+        found.append(chunk)
+        rows += chunk.num_rows
+        if rows >= size:
+            break
+    table = pa.concat_tables(found)
+    if not config.data.shuffle:
+        return table.slice(0, size)
+    return table.take(np.random.default_rng(config.training.seed).permutation(rows)[:size])
 
 
 class InTraining:

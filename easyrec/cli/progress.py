@@ -46,13 +46,14 @@ class TrainingProgress(Callback):
 
     def on_step(self, info: StepInfo) -> None:
         """Moves the bar, or writes a line when the last one is long ago."""
+        wait = "input wait" if info.cluster is None else "workers idle"
         numbers = (
-            f"loss {info.loss:.4f}  {info.examples_per_second:,.0f} examples/s  "
-            f"input wait {info.wait_share:.0%}  {info.memory_bytes / 2**20:,.0f} MiB"
+            f"loss {info.loss:.4f}  {info.examples_per_second:,.0f} examples/s  {wait} {info.wait_share:.0%}"
         )
-        if info.cluster is not None:
-            between = "\n" if self._bar is not None else "  "
-            numbers = f"{numbers.replace('input wait', 'workers idle')}{between}{_load(info.cluster)}"
+        if info.cluster is None:
+            numbers += f"  {info.memory_bytes / 2**20:,.0f} MiB"
+        else:
+            numbers += ("\n" if self._bar is not None else "  ") + _load(info.cluster)
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
@@ -86,7 +87,7 @@ class TrainingProgress(Callback):
 
 
 def _load(load: ClusterLoad) -> str:
-    """Who does how much: `splits 3/19  workers 5,100, 4,900 examples/s  servers 0.3 CPUs  12.5 MiB moved`."""
+    """Who does how much: `splits 3/19  workers 5,100 | 4,900 examples/s  servers 0.3 CPUs  12.5 MiB moved`."""
     parts = [f"splits {load.splits}/{load.of_splits}"]
     if load.workers:
         parts.append(f"workers {_each(load.workers.values(), ',.0f')} examples/s")
@@ -98,5 +99,5 @@ def _load(load: ClusterLoad) -> str:
 def _each(values: Collection[float], form: str) -> str:
     """All of a few numbers, the range of many."""
     if len(values) <= _SHOWN_PROCESSES:
-        return ", ".join(format(value, form) for value in values)
+        return " | ".join(format(value, form) for value in values)
     return f"{min(values):{form}} to {max(values):{form}}"

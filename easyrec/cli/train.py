@@ -67,6 +67,12 @@ def train(
 
     tell = step_teller(console)
     choice = choose(loaded.training, cluster)
+    if plan:
+        from easyrec.fitting import plan as plan_training
+
+        made = plan_training(config, overrides or (), run=run, cluster=cluster, tell=tell)
+        output().print("\n".join([f"training {choice.why}", *made.lines()]), markup=False)
+        return
     if (
         isinstance(choice.cluster, Cluster)
         and choice.cluster.task.job in (WORKER, PS)
@@ -80,12 +86,6 @@ def train(
 
         folder = RunFolder(run or Path(loaded.output) / loaded.name)
         evaluate_beside(folder, tell=plain, patience=loaded.training.cluster.start_timeout)
-        return
-    if plan:
-        from easyrec.fitting import plan as plan_training
-
-        made = plan_training(config, overrides or (), run=run, cluster=cluster, tell=tell)
-        output().print("\n".join(made.lines()), markup=False)
         return
     progress = TrainingProgress(console)
     try:
@@ -113,15 +113,21 @@ def train(
         return
     for text in trained.notes:
         note(text)
-    show_results(trained)
+    on_servers = choice.strategy == "parameter_server"
+    show_results(trained, "workers idle" if on_servers else "waiting for input")
 
 
-def show_results(trained: Run) -> None:
-    """Prints what training did, what the model reaches, and where everything lies."""
+def show_results(trained: Run, waited: str = "waiting for input") -> None:
+    """Prints what training did, what the model reaches, and where everything lies.
+
+    Args:
+        trained: The run.
+        waited: What the share of time is that training could do nothing in.
+    """
     out, result = output(), trained.result
     out.print(
         f"{result.steps:,} steps, {result.examples:,} examples, {result.examples_per_second:,.0f} examples/s, "
-        f"{result.wait_share:.0%} of the time waiting for input, {result.peak_memory_bytes / 2**20:,.0f} MiB at most"
+        f"{waited} for {result.wait_share:.0%} of the time, {result.peak_memory_bytes / 2**20:,.0f} MiB at most"
     )
     for part in (trained.measured.rows, trained.measured.ranking):
         if part is not None:

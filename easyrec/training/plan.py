@@ -22,6 +22,7 @@ from easyrec.training.memory import row_bytes
 
 _HOT = 1.25
 _WORD = 4
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ class TrainingPlan:
     """What a training takes.
 
     Attributes:
-        servers: Parameter servers; 0 for one machine.
-        workers: Workers.
+        servers: Parameter servers; 0 where there are none.
+        workers: Workers of the servers, or replicas that train in step.
         tables: The embedding tables.
         dense: Dense weights, state included.
         dense_bytes: Bytes of the dense weights and of their optimizer's slots, about.
         step_rows: Distinct rows that a batch of the data asks for, on each server.
-        step_bytes: Bytes that a step moves between a worker and the servers.
+        step_bytes: Bytes that a step moves between a worker and the servers, or to a replica from the others.
+        batch_bytes: Bytes of what a worker holds of a step: batch, rows and dense weights with their gradients.
     """
 
     servers: int
@@ -64,6 +66,7 @@ class TrainingPlan:
     dense_bytes: int
     step_rows: tuple[int, ...]
     step_bytes: int
+    batch_bytes: int
 
     @property
     def table_bytes(self) -> int:
@@ -92,25 +95,37 @@ class TrainingPlan:
 
     def lines(self) -> list[str]:
         """The plan in words."""
-        place = (
-            f"{_count(self.servers, 'server')}, {_count(self.workers, 'worker')}"
-            if self.servers
-            else "one machine"
-        )
+        place = "one device"
+        if self.servers:
+            place = f"{_count(self.servers, 'server')}, {_count(self.workers, 'worker')}"
+        elif self.workers > 1:
+            place = f"each of {self.workers} replicas"
         lines = [
             f"{self.parameters:,} parameters on {place}: {self.dense:,} dense, the rest in tables "
             f"({_size(self.table_bytes)} with the optimizer's slots)"
         ]
         for table in sorted(self.tables, key=lambda table: -table.bytes):
-            low, high = min(table.rows_per_server), max(table.rows_per_server)
-            spread = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            where = f", {spread} rows a server" if self.servers else ""
+            where = f"; {self._on_servers(table)}" if self.servers else ""
             lines.append(
                 f"  table {table.name}: {table.rows:,} rows of {table.values}, {_size(table.bytes)}{where}"
             )
-        if self.servers:
+        if not self.servers:
+            each = " of each replica" if self.workers > 1 else ""
+            lines.append(
+                f"memory{each}: {_size(self.table_bytes + self.dense_bytes)} of weights with slots, "
+                f"{_size(self.batch_bytes)} for a step, and its activations"
+            )
+            if self.workers > 1:
+                lines.append(
+                    f"a step moves {_size(self.step_bytes)} to each replica from the others, for "
+                    f"{sum(self.step_rows):,} distinct rows of each"
+                )
+        else:
             named = ", ".join(f"ps {index} {_size(size)}" for index, size in enumerate(self.server_bytes()))
-            lines.append(f"memory of the servers: {named}; a worker holds a batch and the dense weights")
+            lines.append(
+                f"memory of the servers: {named}; of a worker: {_size(self.batch_bytes)} for the steps under way, and "
+                "their activations"
+            )
             lines.append(
                 f"a step moves {_size(self.step_bytes)} between a worker and the servers, for "
                 f"{sum(self.step_rows):,} distinct rows"
@@ -121,6 +136,19 @@ class TrainingPlan:
                     "rows; a number of servers without a common divisor with the ids' pattern spreads them"
                 )
         return lines
+
+    def _on_servers(self, table: TableShare) -> str:
+        """How many rows and bytes of a table lie on each server."""
+        row, fewest, most = (
+            table.bytes // max(1, table.rows),
+            min(table.rows_per_server),
+            max(table.rows_per_server),
+        )
+        if fewest == most:
+            return f"{most:,} rows, {_size(most * row)} on each server"
+        more = [f"ps {index}" for index, rows in enumerate(table.rows_per_server) if rows == most]
+        named = ", ".join(more) if len(more) <= _NAMED else f"{len(more)} servers"
+        return f"{most:,} rows, {_size(most * row)} on {named}, one row less on the others"
 
 
 def plan_training(
@@ -137,17 +165,19 @@ def plan_training(
         config: The resolved configuration.
         schema: Of its fitted features.
         sample: A batch of the data, to count the rows that batches ask for.
-        servers: Parameter servers; 0 for one machine.
-        workers: Workers.
+        servers: Parameter servers; 0 where there are none.
+        workers: Workers of the servers, or replicas that train in step.
     """
     # The dense part does not depend on how long tables are, so it is built over tables of one row.
     network = build_network(config, schema.short(), np.ones(1, np.int64))
     outputs = {output.feature: output for output in schema.ids}
     collection = network.embeddings
     count = max(1, servers)
-    tables, groups, step_bytes = [], [], 0
+    tables, groups = [], []
     step_rows = np.zeros(count, np.int64)
-    moved = tf.as_dtype(config.training.cluster.transfer).size if servers else _WORD
+    cluster = config.training.cluster
+    moved = tf.as_dtype(cluster.transfer).size if servers else _WORD
+    id_bytes = row_values = 0
     for group in collection.groups:
         members = [*group.singles, *group.multis]
         rows = {output.table: outputs[output.feature].rows for output in members}
@@ -165,7 +195,18 @@ def plan_training(
     for group, widths in groups:
         unique = host_lookup((group,), sample.as_dict())[f"unique/{group.name}"].numpy()
         step_rows += np.bincount(unique % count, minlength=count)
-        step_bytes += len(unique) * (2 * np.dtype(group.id_dtype).itemsize + 2 * moved * sum(widths))
+        id_bytes += len(unique) * np.dtype(group.id_dtype).itemsize
+        row_values += len(unique) * sum(widths)
+    if servers:  # ids twice, rows in, gradients out; weights in, gradients out
+        step_bytes = 2 * id_bytes + 2 * moved * row_values + 2 * _WORD * dense
+    else:  # ids and gradients of the others' rows; a ring adds the gradients of dense weights up and hands them round
+        step_bytes = (workers - 1) * (id_bytes + _WORD * row_values) + 2 * _WORD * dense * (
+            workers - 1
+        ) // workers
+    held = (
+        sum(array.nbytes for array in sample.as_dict().values()) + id_bytes + 2 * _WORD * (row_values + dense)
+    )
+    under_way = cluster.concurrent_batches if servers and cluster.mode == "asynchronous" else 1
     return TrainingPlan(
         servers,
         workers,
@@ -173,7 +214,8 @@ def plan_training(
         dense,
         3 * _WORD * dense,
         tuple(int(rows) for rows in step_rows),
-        int(step_bytes + 2 * _WORD * dense),
+        int(step_bytes),
+        int(under_way * held),
     )
 
 

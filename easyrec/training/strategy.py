@@ -53,6 +53,13 @@ class Choice:
         task = self.cluster.task
         return task.job == CHIEF or (task.index == 0 and not self.cluster.roles(CHIEF))
 
+    @property
+    def replicas(self) -> int:
+        """How many batches make a step without parameter servers; every process is taken to have this one's GPUs."""
+        if self.strategy == "multi_worker" and isinstance(self.cluster, Cluster):
+            return len(in_step(self.cluster)) * max(1, len(check_devices(())))
+        return max(1, len(self.devices)) if self.strategy == "mirrored" else 1
+
 
 def choose(config: TrainingConfig, cluster: str | None = None) -> Choice:
     """Decides where training runs.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
@@ -37,7 +38,12 @@ DEMANDING = {
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory) -> Path:
-    return films(tmp_path_factory.mktemp("films"), rows=3000)
+    """The films, and words about them, each with a weight."""
+    folder = films(tmp_path_factory.mktemp("films"), rows=3000)
+    movies = pd.read_parquet(folder / "movies.parquet")
+    movies["words"] = [f"long={item % 5}|{'old' if item % 2 else 'new'}=0.5" for item in movies["movie_id"]]
+    movies.to_parquet(folder / "movies.parquet", index=False)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +62,7 @@ def make(data) -> Callable[..., Prepared]:
     ) -> Prepared:
         config = pipeline(data, like or output)
         config["embedding"] |= {"l2": l2, "storage": storage}
+        config["features"] |= {"words": {"type": "tags", "separator": "|", "weight_separator": "="}}
         config["data"] |= {"shuffle": shuffle, "on_error": on_error}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {

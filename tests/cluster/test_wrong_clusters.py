@@ -56,7 +56,7 @@ def test_a_malformed_description(file, roles):
     process = roles.start(file, cluster, "worker")
     out = last_words(process)
     assert process.returncode == 2
-    assert "TF_CONFIG the address of worker 0 is `host:port`, got 'there'" in out
+    assert "TF_CONFIG: the address of worker 0 is `host:port`, got 'there'" in out
     assert "Example:" in out
 
 

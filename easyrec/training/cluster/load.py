@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from easyrec.training.cluster.roles import PS, Cluster, Role
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ASK_SECONDS = 5.0
+_LATEST_SPLITS = 8
 _PROCESS = "/proc/self/stat"
 _STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) \S (?P<rest>.*)", re.DOTALL)
 
@@ -110,7 +112,8 @@ def _asks(role: Role) -> Any:
 class _Worker:
     examples: int = 0
     splits: int = 0
-    busy: float = 0.0
+    latest: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_LATEST_SPLITS))
+    """Rows of the latest splits, and seconds of work."""
     stat: Stat | None = None
     first: tuple[float, float] | None = None
     """Time and CPU time when it was first heard of."""
@@ -143,7 +146,7 @@ class WorkerLoads:
         worker = self._by_name.setdefault(stat.name, _Worker())
         worker.examples += rows
         worker.splits += 1
-        worker.busy += busy
+        worker.latest.append((rows, busy))
         if worker.first is None or (worker.stat is not None and worker.stat.pid != stat.pid):
             worker.first = (time.monotonic(), stat.cpu_seconds)
         worker.stat = stat
@@ -160,17 +163,18 @@ class WorkerLoads:
         return int(self._bytes)
 
     def report(self) -> dict[str, Any]:
-        """By worker: examples, splits, examples per second of work, CPU in use, memory."""
+        """By worker: examples and splits so far, examples per second of work lately, CPU in use, memory."""
         found = {}
         for name, worker in sorted(self._by_name.items()):
             stat, cpus = worker.stat, 0.0
+            latest, busy = (sum(values) for values in zip(*worker.latest, strict=True))
             if stat is not None and worker.first is not None:
                 seconds = time.monotonic() - worker.first[0]
                 cpus = (stat.cpu_seconds - worker.first[1]) / seconds if seconds > 0 else 0.0
             found[name] = {
                 "examples": worker.examples,
                 "splits": worker.splits,
-                "examples_per_second": worker.examples / worker.busy if worker.busy > 0 else 0.0,
+                "examples_per_second": latest / busy if busy > 0 else 0.0,
                 "cpus": round(cpus, 3),
                 "memory_mib": 0.0 if stat is None else stat.memory_bytes / 2**20,
             }

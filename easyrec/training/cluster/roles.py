@@ -111,29 +111,39 @@ def parse_tf_config(text: str | None) -> Cluster | None:
     if text is None or not text.strip():
         return None
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_object)
+    except ClusterError:
+        raise
     except (ValueError, RecursionError) as error:
-        raise _wrong(f"is not JSON: {error}; got {text[:80]!r}") from error
+        raise _wrong(f"it is not JSON: {error}; got {text[:80]!r}") from error
     if value == {}:
         return None
     if not isinstance(value, dict) or not isinstance(value.get("cluster"), dict):
-        raise _wrong(f"needs an object with `cluster` and `task`, got {text[:80]}")
+        raise _wrong(f"an object with `cluster` and `task` is needed, got {text[:80]}")
     addresses = {job: _addresses(job, listed) for job, listed in value["cluster"].items()}
     if len(addresses.get(CHIEF, ())) > 1:
-        raise _wrong(f"names {len(addresses[CHIEF])} chiefs; there is one")
+        raise _wrong(f"it names {len(addresses[CHIEF])} chiefs; there is one")
     taken: dict[str, str] = {}
     for job, found in addresses.items():
         for index, address in enumerate(found):
             if address in taken:
-                raise _wrong(f"gives {address} to both {taken[address]} and {job} {index}")
+                raise _wrong(f"it gives {address} to both {taken[address]} and {job} {index}")
             taken[address] = f"{job} {index}"
     return Cluster(addresses, _task(value.get("task"), addresses))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a name that is there twice would hide what the first one says."""
+    names = [name for name, _ in pairs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _wrong(f"it gives {', '.join(map(repr, twice))} twice in one object")
+    return dict(pairs)
 
 
 def _addresses(job: str, listed: Any) -> tuple[str, ...]:
     if job not in JOBS:
         hint = " Call it 'chief'." if job == "master" else nearest(job, JOBS)
-        raise _wrong(f"has an unknown job {job!r} in `cluster`.{hint}")
+        raise _wrong(f"it has an unknown job {job!r} in `cluster`.{hint}")
     if not isinstance(listed, list) or not all(isinstance(address, str) for address in listed):
         raise _wrong(f'`cluster.{job}` is a list of addresses such as "host:2222", got {listed!r}')
     for index, address in enumerate(listed):
@@ -148,11 +158,16 @@ def _task(task: Any, addresses: Mapping[str, tuple[str, ...]]) -> Role:
         raise _wrong(
             f'`task` says which process this is, such as {{"type": "worker", "index": 0}}, got {task!r}'
         )
-    job, index = task["type"], task.get("index", 0)
+    job = task["type"]
+    if "index" not in task and len(addresses.get(job, ())) > 1:
+        raise _wrong(
+            f"it does not say which {job} this is: give `task.index`, from 0 to {len(addresses[job]) - 1}"
+        )
+    index = task.get("index", 0)
     if isinstance(index, str) and _NUMBER.fullmatch(index):
         index = int(index)
     if job not in JOBS:
-        raise _wrong(f"has the task type {job!r}.{nearest(job, JOBS)}")
+        raise _wrong(f"it has the task type {job!r}, which is unknown.{nearest(job, JOBS)}")
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
         raise _wrong(f"`task.index` is a number from 0, got {index!r}")
     if job == EVALUATOR:
@@ -166,7 +181,8 @@ def _task(task: Any, addresses: Mapping[str, tuple[str, ...]]) -> Role:
 
 
 def _wrong(what: str) -> ClusterError:
-    return ClusterUsageError(f"the environment variable {VARIABLE} {what}. Example: {_EXAMPLE}")
+    end = "" if what.endswith((".", "?")) else "."
+    return ClusterUsageError(f"the environment variable {VARIABLE}: {what}{end}\nExample: {_EXAMPLE}")
 
 
 @dataclass(frozen=True)

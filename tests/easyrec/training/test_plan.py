@@ -59,3 +59,47 @@ def test_a_server_that_is_asked_for_most_rows_is_warned_of():
     plan = plan_training(pipeline(), SCHEMA, EncodedBatch(batch.num_rows, dense, ragged), servers=2)
     assert plan.hottest == 2
     assert any(line.startswith("hot shard: ps 0 is asked for 2.00 times") for line in plan.lines())
+
+
+def test_each_table_says_what_it_puts_on_which_server():
+    plan = plan_training(pipeline(), SCHEMA, rows(count=32), servers=SERVERS, workers=2)
+    lines = plan.lines()
+    for table in plan.tables:
+        [line] = [line for line in lines if line.startswith(f"  table {table.name}:")]
+        most = max(table.rows_per_server)
+        assert f"; {most:,} rows, " in line
+        if len(set(table.rows_per_server)) > 1:
+            assert (
+                f" on {', '.join(f'ps {i}' for i, n in enumerate(table.rows_per_server) if n == most)}, one"
+                in line
+            )
+
+
+def test_bytes_of_a_worker_grow_with_the_batches_under_way():
+    def bytes_of(**cluster):
+        return plan_training(
+            pipeline(cluster=cluster), SCHEMA, rows(count=32), servers=2, workers=2
+        ).batch_bytes
+
+    assert bytes_of() == 2 * bytes_of(streams=1) == 2 * bytes_of(mode="synchronous")
+    assert any(
+        "of a worker: " in line for line in plan_training(pipeline(), SCHEMA, rows(), servers=2).lines()
+    )
+
+
+def test_replicas_in_step_hold_everything_and_send_each_other_gradients():
+    config, batch = pipeline(), rows(count=32)
+    alone = plan_training(config, SCHEMA, batch)
+    assert alone.step_bytes == 0
+    three = plan_training(config, SCHEMA, batch, workers=3)
+    network = build_network(config, SCHEMA)
+    lookup = network.embeddings.host_lookup(batch.as_dict())
+    moved = 0.0
+    for group in network.embeddings.groups:
+        ids = lookup[f"unique/{group.name}"].numpy()
+        widths = sum(dim for _, dim in network.embeddings.kinds(group))
+        moved += 2 * (ids.nbytes + 4 * len(ids) * widths)  # what the two others send
+    moved += 2 * 2 / 3 * 4 * three.dense
+    assert three.step_bytes == pytest.approx(moved, abs=1)
+    assert any("on each of 3 replicas" in line for line in three.lines())
+    assert any(line.startswith("memory of each replica: ") for line in three.lines())

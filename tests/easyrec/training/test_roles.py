@@ -51,7 +51,7 @@ def test_no_description_is_no_cluster(text):
     ("text", "expected"),
     [
         ("{", "is not JSON"),
-        ("[]", "needs an object"),
+        ("[]", "an object with `cluster` and `task` is needed"),
         ('{"cluster": {}}', "`task` says which process"),
         (described(worker="b:1"), "`cluster.worker` is a list of addresses"),
         (described(worker=["b"]), "the address of worker 0 is `host:port`, got 'b'"),
@@ -70,6 +70,11 @@ def test_no_description_is_no_cluster(text):
         ),
         (described({"type": "worker", "index": -1}), "`task.index` is a number from 0, got -1"),
         (described({"index": 1}), "`task` says which process"),
+        (described({"type": "worker"}), "does not say which worker this is: give `task.index`, from 0 to 1"),
+        (described({"type": "worker", "idx": 1}), "does not say which worker this is"),
+        ('{"cluster": {"ps": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps"}}', "gives 'ps' twice"),
+        ('{"task": {"type": "ps", "index": 0, "index": 1}}', "gives 'index' twice"),
+        ('{"cluster": {}, "cluster": {}, "task": {}}', "gives 'cluster' twice"),
     ],
 )
 def test_a_wrong_description_is_explained_with_an_example(text, expected):
