@@ -165,11 +165,14 @@ def parse_events(values: Sequence[Any]) -> tuple[list[tuple[int, Event]], list[t
     return events, rejected
 
 
+_MESSAGES = {"model_type": 'expected an object, such as {"type": "click", ...}', "missing": "is missing"}
+
+
 def reason(error: ValidationError) -> str:
     """What is wrong with one value, in a line."""
     parts = []
     for details in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
         place = ".".join(str(step) for step in details["loc"])
-        message = details["msg"].removeprefix("Value error, ")
+        message = _MESSAGES.get(details["type"]) or details["msg"].removeprefix("Value error, ")
         parts.append(f"{place}: {message}" if place else message)
     return "; ".join(parts)

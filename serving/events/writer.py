@@ -87,6 +87,7 @@ class WriterState:
         backlog: Events that are in the log but not yet in the store.
         backlog_lost: Events that will not come to the store, because too many waited for it.
         error: Why the log cannot be written, or None.
+        counters: Told of what is added to a number, by its name; they must be quick and not raise.
     """
 
     accepted: int = 0
@@ -96,6 +97,14 @@ class WriterState:
     backlog: int = 0
     backlog_lost: int = 0
     error: str | None = None
+    counters: list[Callable[[str, int], None]] = field(default_factory=list)
+
+    def add(self, name: str, number: int) -> None:
+        """Adds to one of the numbers."""
+        if number:
+            setattr(self, name, getattr(self, name) + number)
+            for count in self.counters:
+                count(name, number)
 
 
 @dataclass
@@ -173,12 +182,12 @@ class EventWriter:
             try:
                 self._put(_Job(Future(), notes=lines, served=served))
             except OverloadedError:
-                self.state.notes_lost += len(lines)
+                self.state.add("notes_lost", len(lines))
                 return False
             return True
         with self._ending:
             if self._stopped or self._jobs.full() or len(self._notes) >= PENDING_JOBS:
-                self.state.notes_lost += len(lines)
+                self.state.add("notes_lost", len(lines))
                 return False
             self._notes.extend(lines)
         return True
@@ -265,8 +274,8 @@ class EventWriter:
             if self.state.error is None:
                 logger.error("%s", error)
             self.state.error = str(error)
-            self.state.failed += sum(len(job.events) for job in jobs)
-            self.state.notes_lost += sum(len(job.notes) for job in jobs)
+            self.state.add("failed", sum(len(job.events) for job in jobs))
+            self.state.add("notes_lost", sum(len(job.notes) for job in jobs))
             _fail(jobs, error)
             return
         for entry in batch.entries:
@@ -281,8 +290,8 @@ class EventWriter:
             for sink in self._sinks:
                 sink(*self._log.place)
         for job, written in batch.results:
-            self.state.accepted += written.accepted
-            self.state.duplicates += written.duplicates
+            self.state.add("accepted", written.accepted)
+            self.state.add("duplicates", written.duplicates)
             if not job.done.done():
                 job.done.set_result(written)
 
@@ -325,7 +334,7 @@ class EventWriter:
             self._backlog.clear()
         except StoreError:
             lost = len(self._backlog) + len(entries) - BACKLOG
-            self.state.backlog_lost += max(0, lost)
+            self.state.add("backlog_lost", max(0, lost))
             self._backlog.extend(entries)
         self.state.backlog = len(self._backlog)
 

@@ -47,6 +47,7 @@ def install_operations(app: FastAPI, settings: OperationSettings) -> None:
     service: Service = app.state.service
     drift = DriftMonitor(settings.drift_every)
     app.state.metrics = Metrics([StateCollector(service), drift])
+    service.writer.state.counters.append(app.state.metrics.observe_events)
     observers: list[Observer] = [app.state.metrics.observe_answer, drift.observe]
     if settings.tracing:
         observers.append(SpanWriter(open_tracer()))

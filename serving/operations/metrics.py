@@ -24,6 +24,9 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.2
 COUNTS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 SCORES = (-10.0, -1.0, 0.0, *(round(0.05 * step, 2) for step in range(1, 20)), 1.0, 2.0, 5.0, 10.0, 100.0)
 
+EVENTS = ("accepted", "duplicates", "failed")
+"""What can become of an event."""
+
 _CREATED = re.compile(rb"^(# (HELP|TYPE) )?easyrec_\w+_created\b.*\n", re.MULTILINE)
 """When each series began: as many lines again, which Prometheus does not need."""
 
@@ -99,6 +102,18 @@ class Metrics:
         self._scores = self._histogram(
             "scores", "Scores of the items returned.", SCORES, "scene", "model", "version"
         )
+
+        self._events = self._counter("events", "Events, by what became of them.", "outcome")
+        self._lost = self._counter("impressions_lost", "Impressions that could not be written.")
+        for outcome in EVENTS:  # so that they are 0 and not missing until there is one
+            self._of(self._events, outcome)
+
+    def observe_events(self, name: str, number: int) -> None:
+        """Counts what the writer of events has done; `name` is that in its state."""
+        if name in EVENTS:
+            self._of(self._events, name).inc(number)
+        elif name == "notes_lost":
+            self._lost.inc(number)
 
     def observe_request(self, request: HttpRequest) -> None:
         """Counts an HTTP request."""

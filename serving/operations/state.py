@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from easyrec.errors import EasyRecError
@@ -70,18 +70,8 @@ class StateCollector(Collector):
         yield from (info, age, items)
 
     def _events(self) -> Iterator[Metric]:
-        state = self._service.writer.state
-        written = CounterMetricFamily(
-            "easyrec_events", "Events, by what became of them.", labels=("outcome",)
-        )
-        for outcome in ("accepted", "duplicates", "failed"):
-            written.add_metric((outcome,), getattr(state, outcome))
-        yield written
-        yield CounterMetricFamily(
-            "easyrec_impressions_lost", "Impressions that could not be written.", value=state.notes_lost
-        )
         yield GaugeMetricFamily(
             "easyrec_events_backlog",
             "Events in the log that the store does not have yet.",
-            value=state.backlog,
+            value=self._service.writer.state.backlog,
         )

@@ -159,6 +159,7 @@ def test_numbers_of_several_processes_are_added_up(tmp_path):
         "from serving.operations.metrics import *\n"
         "m = Metrics()\n"
         "m.observe_request(HttpRequest('GET', '/x', 200, 0.1))\n"
+        "m.observe_events('accepted', 3)\n"
         "import sys; sys.stdout.write(m.text().decode())"
     )
     for expected in (1, 2):
@@ -170,7 +171,10 @@ def test_numbers_of_several_processes_are_added_up(tmp_path):
             text=True,
             check=True,
         )
-        assert samples(done.stdout)["easyrec_requests_total", "GET", "/x", "200"] == expected
+        found = samples(done.stdout)
+        assert found["easyrec_requests_total", "GET", "/x", "200"] == expected
+        assert found["easyrec_events_total", "accepted"] == 3 * expected
+        assert found["easyrec_events_total", "failed"] == 0
 
 
 def test_each_application_counts_for_itself():
