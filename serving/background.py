@@ -12,6 +12,7 @@ from typing import Protocol
 from easyrec.errors import ConfigError
 from serving.events.compactor import Compactor
 from serving.events.writer import EventWriter
+from serving.models.decisions import Decisions
 from serving.models.hub import ModelHub
 from serving.models.watch import FolderWatcher
 from serving.settings import EXPOSURES, Settings
@@ -115,7 +116,7 @@ class Upkeep:
                 logger.exception("the upkeep of items and store failed")
 
 
-def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Helper]:
+def helpers(settings: Settings, writer: EventWriter, hub: ModelHub, decisions: Decisions) -> list[Helper]:
     """What the settings ask for, ready to start.
 
     Raises:
@@ -141,5 +142,5 @@ def helpers(settings: Settings, writer: EventWriter, hub: ModelHub) -> list[Help
         folders = settings.data / "events", settings.data / EXPOSURES
         found.append(Compactor(*folders, events.compact_minutes, events.late_minutes, settings.store))
     if settings.watch:
-        found.append(FolderWatcher(hub, settings.watch, settings.watch_seconds))
+        found.append(FolderWatcher(hub, settings.watch, settings.watch_seconds, decisions.made))
     return found

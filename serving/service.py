@@ -106,7 +106,7 @@ class Service:
         self.decisions.follow()
         followers: list[Follower] = [self.decisions, self.items, SharedTrends(trends, self.store, clock)]
         upkeep = Upkeep(followers, self.store, settings.keep_days, clock)
-        self._helpers = [upkeep, *helpers(settings, self.writer, self.hub)]
+        self._helpers = [upkeep, *helpers(settings, self.writer, self.hub, self.decisions)]
         self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="recommend")
         self._background = ThreadPoolExecutor(2, thread_name_prefix="background")
         self._waiting = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ class Activation(BaseModel, frozen=True):
     version: str
     number: int
     """Counts the decisions of its kind about one model, so that choosing a version again is a decision, too."""
+    at: float = 0.0
+    """When, seconds since 1970: a bundle that came to a watched folder later took its place."""
 
 
 class Shadow(Activation, frozen=True):
@@ -89,8 +92,12 @@ class Decisions:
         self._try_beside(name, version, percent)
         with self._written() as decided:
             number = _next(decided.shadow.get(name))
-            decided.shadow[name] = Shadow(version=version, percent=percent, number=number)
+            decided.shadow[name] = Shadow(version=version, percent=percent, number=number, at=time.time())
             self._made.shadow[name] = decided.shadow[name]
+
+    def made(self) -> Decided:
+        """What was decided so far, by whichever process."""
+        return self._read()
 
     def follow(self) -> None:
         """Makes what others have decided; a version that is not loaded here is waited for."""
@@ -117,7 +124,7 @@ class Decisions:
         name = model.name
         with self._written() as decided:
             number = _next(decided.active.get(name))
-            decided.active[name] = Activation(version=model.version, number=number)
+            decided.active[name] = Activation(version=model.version, number=number, at=time.time())
             self._made.active[name] = decided.active[name]
         return model
 

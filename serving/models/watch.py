@@ -3,20 +3,25 @@
 A watched folder is a run, a bundle, or holds some, such as one sub-folder a version. A bundle that appears or changes
 is loaded once it has stayed the same for a whole interval, so that one that is still being copied is left alone; one
 that was refused is tried again when it has changed.
+
+A process that starts catches up: for each model it loads the version that was chosen last, by the API or by being the
+latest to come. So all processes serve the same, whenever they were started.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from easyrec.errors import EasyRecError
 from easyrec.export.layout import RUN_BUNDLE
 from easyrec.export.manifest import MANIFEST, read_manifest
+from serving.models.decisions import Activation, Decided
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel
 
@@ -33,20 +38,29 @@ class FolderWatcher:
         hub: Where bundles are loaded.
         folders: What to watch.
         interval: Seconds between looks.
+        decided: What was decided through the API.
     """
 
-    def __init__(self, hub: ModelHub, folders: Iterable[str | Path], interval: float = 10.0) -> None:
+    def __init__(
+        self,
+        hub: ModelHub,
+        folders: Iterable[str | Path],
+        interval: float = 10.0,
+        decided: Callable[[], Decided] = Decided,
+    ) -> None:
         self._hub = hub
         self._folders = [Path(folder) for folder in folders]
         self._interval = interval
+        self._decided = decided
         self._seen: dict[Path, Signature] = {}
         self._settling: dict[Path, Signature] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins; bundles that are there now are taken to be known."""
+        """Begins; of the bundles that are there now, those are loaded that would serve had this process run before."""
         self._seen = self._signatures()
+        self._catch_up()
         self._thread = threading.Thread(target=self._run, name="model-watcher", daemon=True)
         self._thread.start()
 
@@ -69,6 +83,20 @@ class FolderWatcher:
         self._seen |= {path: found[path] for path in settled}
         return [self._load(path) for path in sorted(settled, key=_version)]
 
+    def _catch_up(self) -> None:
+        decided = self._decided()
+        for name, bundles in _by_name(self._seen).items():
+            if name not in self._hub.names():
+                continue  # a folder may hold the runs of all kinds of models
+            active, loaded = self._hub.active(name), [one.version for one in self._hub.loaded(name)]
+            wanted = _last(bundles, decided.active.get(name), active.manifest.created)
+            if wanted is not None and wanted.version != active.version:
+                self._load(wanted.path)
+            beside = decided.shadow.get(name)
+            tried = _of_version(bundles, beside) if beside is not None and beside.percent else None
+            if tried is not None and tried.version not in loaded:
+                self._hub.load(tried.path, activate=False)
+
     def _load(self, path: Path) -> Future[ServedModel]:
         _LOG.info("a new bundle in %s is being loaded", path)
         return self._hub.load(path)
@@ -90,6 +118,55 @@ class FolderWatcher:
                 except OSError:  # it is being moved or removed; the next look will tell
                     continue
         return signatures
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """One in a watched folder.
+
+    Attributes:
+        path: Where.
+        version: Of the bundle.
+        order: What bundles of a model are ordered by.
+        came: When it came to the folder, seconds since 1970, whenever it was made.
+    """
+
+    path: Path
+    version: str
+    order: tuple[str, str]
+    came: float
+
+
+def _by_name(paths: Iterable[Path]) -> dict[str, list[_Bundle]]:
+    """Bundles by the name of their model; those that cannot be read are left out."""
+    found: dict[str, list[_Bundle]] = {}
+    for path in paths:
+        try:
+            manifest, came = read_manifest(path), (path / MANIFEST).stat().st_ctime
+        except (EasyRecError, OSError):
+            continue
+        order = (manifest.created, manifest.version)
+        found.setdefault(manifest.name, []).append(_Bundle(path, manifest.version, order, came))
+    return found
+
+
+def _last(bundles: Iterable[_Bundle], choice: Activation | None, made: str) -> _Bundle | None:
+    """The one that was chosen, unless others came later: of them, the newest.
+
+    Args:
+        bundles: Of one model.
+        choice: What was decided last.
+        made: When the bundle was made that serves; without a decision, an older one does not take its place.
+    """
+    if choice is None:
+        newer = [one for one in bundles if one.order[0] > made]
+        return max(newer, key=lambda one: one.order, default=None)
+    later = [one for one in bundles if one.came > choice.at]
+    return max(later, key=lambda one: one.order) if later else _of_version(bundles, choice)
+
+
+def _of_version(bundles: Iterable[_Bundle], choice: Activation | None) -> _Bundle | None:
+    return next((one for one in bundles if choice is not None and one.version == choice.version), None)
 
 
 def _bundles(folder: Path) -> list[Path]:

@@ -118,15 +118,16 @@ def test_with_a_key_no_id_is_in_the_exposures_and_a_user_is_forgotten_all_the_sa
 
 
 def test_the_process_that_compacts_knows_both_logs(served):
-    settings = served.app.state.service.settings
+    service = served.app.state.service
+    settings = service.settings
     [compactor] = [
         one
-        for one in helpers(settings, served.app.state.service.writer, served.app.state.service.hub)
+        for one in helpers(settings, service.writer, service.hub, service.decisions)
         if isinstance(one, Compactor)
     ]
     served.delete("/v1/users/8")
     served.app.state.exposures.log.close()
-    served.app.state.service.writer.stop()
+    service.writer.stop()
     compactor._compact()
     with duckdb_connection("300MB") as connection:
         rows = to_records(open_exposures(connection, settings.data / "exposures").select("user_id"))

@@ -16,6 +16,7 @@ import pytest
 
 from easyrec.errors import BundleError, SchemaError
 from easyrec.export.manifest import read_manifest, write_manifest
+from serving.models.decisions import Decisions
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel, load_served_model
 from serving.models.shadow import ShadowLog, ShadowRecord
@@ -190,6 +191,58 @@ def test_versions_that_appear_together_end_with_the_newest(hub: ModelHub, films:
     loading: list[Future[ServedModel]] = watcher.look()
     assert [future.result().version for future in loading] == ["older", "newer"]
     assert hub.active("films").version == "newer"
+
+
+def test_a_process_that_starts_serves_what_the_others_serve(films: Any, tmp_path: Path) -> None:
+    """Whatever was chosen last: by what came to the folder, or through the API."""
+    root, file = tmp_path / "models", tmp_path / "models.json"
+    started = version(films, tmp_path / "first", "v1")
+    root.mkdir()
+
+    def start() -> tuple[ModelHub, Decisions, FolderWatcher]:
+        hub = ModelHub()
+        hub.load_now(started)
+
+        def beside(name: str, one: str, percent: float) -> None:
+            if one not in [model.version for model in hub.loaded(name)]:
+                raise BundleError("not loaded")
+            tried.append(one)
+
+        decisions = Decisions(file, hub, beside)
+        decisions.follow()
+        watcher = FolderWatcher(hub, [root], 3600, decisions.made)
+        watcher.start()
+        return hub, decisions, watcher
+
+    def serves(expected: str) -> None:
+        hub, decisions, watcher = start()
+        watcher.stop()
+        hub._loader.submit(int).result()  # after what is being loaded
+        decisions.follow()
+        hub.close()
+        assert hub.active("films").version == expected
+
+    tried: list[str] = []
+    serves("v1")
+    version(films, root / "v0", "v0", "2025-01-01T00:00:00+00:00")
+    serves("v1")
+    version(films, root / "v2", "v2", "2026-02-02T00:00:00+00:00")
+    version(films, root / "v3", "v3", "2026-03-03T00:00:00+00:00")
+    other = version(films, root / "other", "v9", "2027-01-01T00:00:00+00:00")
+    write_manifest(other, read_manifest(other).model_copy(update={"name": "books"}))
+    serves("v3")
+    hub, decisions, watcher = start()
+    watcher.stop()
+    hub._loader.submit(int).result()
+    hub.load_now(root / "v2", activate=False)
+    decisions.activate("films", "v2")
+    decisions.shadow("films", "v3", 10)
+    hub.close()
+    tried.clear()
+    serves("v2")
+    assert tried == ["v3"]
+    version(films, root / "v4", "v4", "2025-06-06T00:00:00+00:00")
+    serves("v4")
 
 
 def test_a_shadow_scores_a_share_and_is_only_logged(
