@@ -54,6 +54,7 @@ class FolderWatcher:
         self._decided = decided
         self._seen: dict[Path, Signature] = {}
         self._settling: dict[Path, Signature] = {}
+        self._fetched: dict[Path, Signature] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -88,14 +89,29 @@ class FolderWatcher:
         for name, bundles in _by_name(self._seen).items():
             if name not in self._hub.names():
                 continue  # a folder may hold the runs of all kinds of models
-            active, loaded = self._hub.active(name), [one.version for one in self._hub.loaded(name)]
+            active = self._hub.active(name)
             wanted = _last(bundles, decided.active.get(name), active.manifest.created)
             if wanted is not None and wanted.version != active.version:
                 self._load(wanted.path)
-            beside = decided.shadow.get(name)
-            tried = _of_version(bundles, beside) if beside is not None and beside.percent else None
-            if tried is not None and tried.version not in loaded:
-                self._hub.load(tried.path, activate=False)
+        self.fetch()
+
+    def fetch(self) -> list[Future[ServedModel]]:
+        """Has versions loaded that were chosen in another process, and are not loaded in this one."""
+        decided, loading = self._decided(), []
+        for name in self._hub.names():
+            choice, beside = decided.active.get(name), decided.shadow.get(name)
+            beside = beside if beside is not None and beside.percent else None
+            wanted = {one.version for one in (choice, beside) if one is not None}
+            wanted -= {model.version for model in self._hub.loaded(name)}
+            bundles = _by_name(self._seen).get(name, []) if wanted else []
+            # A choice lasts until another bundle comes; one that was refused is not tried again.
+            for one in (_last(bundles, choice, ""), _of_version(bundles, beside)):
+                if one is not None and one.version in wanted:
+                    wanted.remove(one.version)
+                    if self._fetched.get(one.path) != self._seen[one.path]:
+                        self._fetched[one.path] = self._seen[one.path]
+                        loading.append(self._hub.load(one.path, activate=False))
+        return loading
 
     def _load(self, path: Path) -> Future[ServedModel]:
         _LOG.info("a new bundle in %s is being loaded", path)
@@ -103,7 +119,7 @@ class FolderWatcher:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
-            for future in self.look():
+            for future in [*self.look(), *self.fetch()]:
                 try:
                     future.result()
                 except (EasyRecError, CancelledError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 
 from easyrec.errors import BundleError, SchemaError
 from easyrec.export.manifest import read_manifest, write_manifest
-from serving.models.decisions import Decisions
+from serving.models.decisions import Activation, Decided, Decisions
 from serving.models.hub import ModelHub
 from serving.models.served import ServedModel, load_served_model
 from serving.models.shadow import ShadowLog, ShadowRecord
@@ -241,6 +242,19 @@ def test_a_process_that_starts_serves_what_the_others_serve(films: Any, tmp_path
     tried.clear()
     serves("v2")
     assert tried == ["v3"]
+    hub, _, watcher = start()
+    watcher.stop()
+    hub._loader.submit(int).result()
+    choice = Activation(version="v0", number=9, at=time.time())
+    file.write_text(Decided(active={"films": choice}).model_dump_json())
+    [fetched] = watcher.fetch()
+    assert fetched.result().version == "v0"
+    assert hub.active("films").version == "v2", "choosing it is not the watcher's business"
+    assert watcher.fetch() == []
+    hub.close()
+    file.write_text(Decided(active={"films": choice.model_copy(update={"at": 0.0})}).model_dump_json())
+    serves("v3")  # all of them came after that was chosen
+    file.write_text(Decided(active={"films": choice}).model_dump_json())
     version(films, root / "v4", "v4", "2025-06-06T00:00:00+00:00")
     serves("v4")
 
