@@ -54,17 +54,13 @@ class Scenes:
             self.check(name, self._funnels[name], {model.name: model for model in models})
         self._variants: OrderedDict[tuple[str, str], Funnel] = OrderedDict()
         self._lock = threading.Lock()
+        self.uses_served = any(funnel.uses_served for funnel in self._funnels.values())
+        """Whether any scene, or a variant of one that was asked for, asks what was served."""
 
     @property
     def names(self) -> list[str]:
         """Names of all scenes, the default one first."""
         return [self.default, *(name for name in self._funnels if name != self.default)]
-
-    @property
-    def uses_served(self) -> bool:
-        """Whether any scene, or a variant of one that was asked for, asks what was served."""
-        with self._lock:
-            return any(funnel.uses_served for funnel in (*self._funnels.values(), *self._variants.values()))
 
     def funnel(self, name: str | None, overrides: Mapping[str, Any] | None = None) -> tuple[str, Funnel]:
         """A scene's name and funnel.
@@ -111,6 +107,7 @@ class Scenes:
             raise ConfigError(
                 f"the scene {name!r} cannot be changed to {dict(overrides)}: {error}"
             ) from error
+        self.uses_served = self.uses_served or made.uses_served
         with self._lock:
             self._variants[key] = made
             while len(self._variants) > _VARIANTS:

@@ -167,10 +167,13 @@ def test_no_feature_keeps_an_hour_from_being_written(log, tmp_path, name):
 
 
 def test_types_of_events_that_differ_by_case_and_ending_have_columns_of_their_own(log, tmp_path):
-    closed(log, [impression("r0"), event("a", type="click", request_id="r0")])
+    first = [event(str(number), type="click", request_id="r0") for number in range(3)]
+    closed(log, [impression("r0"), *first, event("a", type="CLICK", request_id="r0")])
     compact(tmp_path, NOW + 2 * HOUR)
+    [before, _] = rows(tmp_path, "impressions")
+    assert (before["click"], before["event_CLICK"]) == (3, 1), "what is usual has the plain name"
     now = NOW + 3 * HOUR
-    sent = {"click": 1, "Click": 2, "click_value": 3, "Position": 4}
+    sent = {"click": 1, "CLICK": 2, "click_value": 3, "Position": 4}
     events = [
         event(f"{kind}{number}", now, type=kind, request_id="r1", value=number)
         for kind, count in sent.items()
@@ -179,7 +182,7 @@ def test_types_of_events_that_differ_by_case_and_ending_have_columns_of_their_ow
     closed(log, [impression("r1", now), *events], now)
     assert compact(tmp_path, now + 2 * HOUR) == {"events": 10, "impressions": 2, "rewritten": 0}
     first, second = (row for row in rows(tmp_path, "impressions") if row["request_id"] == "r1")
-    names = ["click", "event_Click", "event_event_click_value", "event_Position"]
+    names = ["click", "event_CLICK", "event_event_click_value", "event_Position"]
     assert [first[name] for name in names] == [1, 2, 3, 4]
     assert [second[name] for name in names] == [0, 0, 0, 0]
     assert first["event_event_click_value_value"] == 2
