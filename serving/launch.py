@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,7 @@ def launch(scene: Path | None, given: Mapping[str, Any]) -> None:
     check_address(settings.host, settings.security)
     if settings.security.keys is not None:
         read_keys(settings.security.keys)  # before models are loaded, which takes a while
+    _check_free(settings.host, settings.port)
     configure_logs(settings.operations)
     console = messages()
     console.print(f"loading {', '.join(map(str, settings.models))} ...", markup=False)
@@ -56,6 +58,24 @@ def launch(scene: Path | None, given: Mapping[str, Any]) -> None:
         markup=False,
     )
     uvicorn.run(app, **_options(settings))
+
+
+def _check_free(host: str, port: int) -> None:
+    """Tries to listen, before models are loaded.
+
+    Raises:
+        ConfigError: Something else listens there, or this machine has no such address.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"the service cannot listen on {host}:{port}: {error.strerror or error}; choose another --port or --host"
+        ) from error
 
 
 def _serve_many(settings: Settings) -> None:

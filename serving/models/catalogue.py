@@ -140,7 +140,10 @@ class Catalogue:
 
     def properties(self, rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Rows of the item table as dictionaries; see `table`."""
-        found: list[dict[str, Any]] = self.table(rows, columns).to_pylist()
+        table = self.table(rows, columns)
+        if not table.num_columns:  # which has no rows either
+            return [{} for _ in rows]
+        found: list[dict[str, Any]] = table.to_pylist()
         return found
 
     # Known without a model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_workers_that_cannot_start_end_the_service(bundles, tmp_path):
     assert "the service cannot start" in found.stderr
     assert "no worker could start" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_port_that_is_taken_is_told_before_anything_is_loaded(tmp_path, workers):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = (tmp_path / "films", "--port", port, "--workers", workers)
+        found = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in found.stderr
+    assert "loading" not in found.stderr
 
 
 @pytest.mark.slow

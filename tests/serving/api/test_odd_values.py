@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from serving.models.catalogue import Catalogue
 from serving.people.person import event_columns
 from serving.stores.base import Behaviour
+from tests.serving.world import KnownModel
 
 
 def rated(event_id: str, item: int, **options: Any) -> dict[str, Any]:
@@ -86,3 +88,17 @@ def test_an_item_is_new_when_it_comes_and_no_newer_when_it_is_changed(start):
     client.delete("/v1/items/801")
     client.put("/v1/items/801", {"properties": {"genres": "comedy"}})
     assert new() == {801}, "802 came two days ago"
+
+
+def test_items_without_a_column_but_their_key_are_shown_and_logged(start, monkeypatch):
+    monkeypatch.setattr(KnownModel, "item_columns", ["item_id"])
+    client = start(events={"item_features": True})
+    monkeypatch.setattr(Catalogue, "columns", ["item_id"])
+    answer = client.post("/v1/recommend", {"user_id": "100", "n": 2, "properties": True})
+    assert answer.status_code == 200
+    assert [item["properties"] for item in answer.json()["items"]] == [{}, {}]
+    client.app.state.service.writer.stop()
+    text = "".join(
+        path.read_text() for path in (client.app.state.service.settings.data / "events").rglob("*.jsonl")
+    )
+    assert text.count('"features":{}') == 2
