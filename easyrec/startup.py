@@ -24,15 +24,18 @@ _RECORD = re.compile(
 )
 
 
-def start_tensorflow() -> None:
+def start_tensorflow(errors: bool = True) -> None:
     """Imports TensorFlow and lets it look for devices, quietly; does nothing when it is imported already.
 
     `TF_CPP_MIN_LOG_LEVEL` is set to 2 (errors only) unless the environment has it. With 0 or 1 there, nothing is kept
     back.
+
+    Args:
+        errors: Whether its C++ code shall write errors, too; not where whoever calls it says in words what they mean.
     """
     if "tensorflow" in sys.modules:
         return
-    if os.environ.setdefault(LOG_LEVEL, "2") in ("0", "1"):
+    if os.environ.setdefault(LOG_LEVEL, "2" if errors else "3") in ("0", "1"):
         return
     with quiet_records():
         importlib.import_module("tensorflow").config.list_physical_devices()

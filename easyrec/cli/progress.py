@@ -30,7 +30,8 @@ class TrainingProgress(Callback):
         self._line_time = 0.0
 
     def on_train_start(self, total_steps: int | None, step: int) -> None:
-        """Draws an empty bar."""
+        """Draws an empty bar, in place of one from before what was trained was lost."""
+        self.close()
         self._line_time = time.monotonic()
         if self._console.is_terminal:
             columns = (

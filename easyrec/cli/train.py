@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from easyrec.cli.common import (
 )
 from easyrec.config.loader import load_config
 from easyrec.startup import start_tensorflow
+from easyrec.training.cluster.roles import VARIABLE, parse_tf_config, trains_in_step
 
 if TYPE_CHECKING:
     from easyrec.workflow import Run
@@ -53,7 +55,9 @@ def train(
     Ctrl-C ends training after the current step and leaves a checkpoint; the same command with --resume goes on.
     """
     loaded = load_config(config, overrides or ())  # a mistake is told before TensorFlow is imported
-    start_tensorflow()
+    described = None if cluster is not None else parse_tf_config(os.environ.get(VARIABLE))
+    # When another process is lost, TensorFlow says so in pages; the error at the end says who it was.
+    start_tensorflow(errors=not trains_in_step(described))
     from easyrec.cli.progress import TrainingProgress
     from easyrec.training.cluster.roles import EVALUATOR, PS, WORKER, Cluster
     from easyrec.training.cluster.server import serve

@@ -23,6 +23,7 @@ from easyrec.training.cluster.roles import (
     in_step,
     parse_local,
     parse_tf_config,
+    trains_in_step,
 )
 from easyrec.training.replicas import Replicas
 
@@ -151,7 +152,7 @@ def _automatic(described: Cluster | None, devices: Sequence[str]) -> tuple[str, 
     """What `auto` means here, and why."""
     if described is not None and described.roles(PS):
         return "parameter_server", f"a ps in {VARIABLE}"
-    if described is not None and len(described.roles(WORKER)) + len(described.roles(CHIEF)) > 1:
+    if trains_in_step(described):
         return "multi_worker", f"several workers and no ps in {VARIABLE}"
     if len(devices) > 1:
         return "mirrored", f"{len(devices)} devices"

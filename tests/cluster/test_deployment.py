@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from easyrec.cli.main import COMMANDS
+from easyrec.cli.train import train
 from easyrec.training.cluster.roles import parse_tf_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 TRAINING = DEPLOY / "kubernetes" / "training"
+STRINGS = {"type": "array", "items": {"type": "string"}}
+COMPOSE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]*$"},
+        "services": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "build": {
+                        "type": "object",
+                        "properties": {"context": {"type": "string"}, "dockerfile": {"type": "string"}},
+                        "additionalProperties": False,
+                    },
+                    "image": {"type": "string"},
+                    "init": {"type": "boolean"},
+                    "command": STRINGS,
+                    "volumes": STRINGS,
+                    "restart": {"enum": ["no", "always", "on-failure", "unless-stopped"]},
+                    "healthcheck": {
+                        "type": "object",
+                        "properties": {"disable": {"type": "boolean"}},
+                        "additionalProperties": False,
+                    },
+                    "cap_drop": STRINGS,
+                    "security_opt": STRINGS,
+                    "depends_on": STRINGS,
+                    "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+                },
+                "required": ["image", "command", "environment"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "patternProperties": {"^x-": {}},
+    "required": ["services"],
+    "additionalProperties": False,
+}
+"""As much of the Compose Specification as the file needs; what is not in it is a slip."""
 JOBS = {"Chief": "chief", "Worker": "worker", "PS": "ps"}
 
 
@@ -113,8 +156,51 @@ def test_the_tfjob_has_the_roles_and_names_that_its_operator_looks_for():
         assert container["command"][:2] == ["easyrec", "train"]
 
 
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((DEPLOY / "compose" / "training.yaml").read_text())
+
+
+def test_compose_knows_every_option():
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(compose(), COMPOSE)
+    for wrong in ({"restart": "on-failur"}, {"helthcheck": {}}, {"command": 3}):
+        broken = compose()
+        broken["services"]["chief"] |= wrong
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, COMPOSE)
+
+
+def test_whoever_writes_to_the_volume_is_the_user_of_the_image():
+    user = re.search(r"^USER (\d+):(\d+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    written = {"runAsUser": int(user[1]), "runAsGroup": int(user[2]), "fsGroup": int(user[2])}
+    specs = [one["spec"]["template"]["spec"] for one in documents() if one["kind"] in ("StatefulSet", "Job")]
+    specs += [pod["spec"] for pod in pods()]
+    assert len(specs) == 6
+    for spec in specs:
+        assert spec["securityContext"] == {"runAsNonRoot": True, **written}
+    assert f"chown -R {user[1]}:{user[2]} shared" in (DEPLOY / "compose" / "training.yaml").read_text()
+
+
+def test_containers_are_started_again_and_are_not_asked_what_only_a_service_answers():
+    for service in compose()["services"].values():
+        assert service["restart"] == "on-failure"
+        assert service["healthcheck"] == {"disable": True}
+    # Would end all of them as soon as one has to be started again.
+    assert "--abort-on-container-exit" not in (DEPLOY / "compose" / "training.yaml").read_text()
+
+
+@pytest.mark.parametrize("file", ["compose/training.yaml", "kubernetes/training/tfjob.yaml"])
+def test_commands_have_options_that_the_program_has(file):
+    application = typer.Typer()
+    application.command()(train)
+    known = {option for param in typer.main.get_command(application).params for option in param.opts}
+    text = (DEPLOY / file).read_text()
+    given = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"(?m)^ *command: \[(.*)\]", text))))
+    assert {"--run", "--resume"} == given <= known
+
+
 def test_compose_gives_each_container_its_role():
-    services = yaml.safe_load((DEPLOY / "compose" / "training.yaml").read_text())["services"]
+    services = compose()["services"]
     assert "train" in {command.name for command in COMMANDS}
     clusters = set()
     for name, service in services.items():

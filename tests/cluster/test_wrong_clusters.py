@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import time
@@ -132,6 +133,7 @@ def test_a_process_in_step_that_is_lost(number, lost, make, roles, tmp_path):
     assert "Traceback" not in out
     assert f"error: worker {lost} at {cluster['worker'][lost]} was lost (" in out
     assert "after step" in out
+    assert not re.search(r"^[IWE]\d{4} ", out, re.MULTILINE)  # TensorFlow's own pages about it
     assert "with --resume" in out
 
 

@@ -27,7 +27,7 @@ from easyrec.training.cluster.roles import (
     serves,
     wait_for,
 )
-from easyrec.training.cluster.server import description_path
+from easyrec.training.cluster.server import DESCRIPTION
 from easyrec.versions import versions
 
 
@@ -76,14 +76,13 @@ def connect(cluster: Cluster, timeout: float, warn: Callable[[str], None]) -> Co
 
 
 def _check_versions(cluster: Cluster, warn: Callable[[str], None]) -> None:
-    """Whether all roles run the versions of this process; each describes itself in a file on its own machine."""
+    """Whether all roles run the versions of this process; each describes itself in a file of its own."""
     own = versions()
     for role in cluster.servers:
-        path = description_path(role)
         with tf.device(f"/job:{role.job}/replica:0/task:{role.index}/device:CPU:0"):
             try:
-                theirs: Mapping[str, Any] = json.loads(tf.io.read_file(path).numpy())
-            except tf.errors.NotFoundError:
+                theirs: Mapping[str, Any] = json.loads(tf.io.read_file(DESCRIPTION).numpy())
+            except (tf.errors.NotFoundError, ValueError):
                 warn(f"{role} does not say which versions it runs; it was not started by this program")
                 continue
         different = [f"{name} {theirs.get(name)}" for name in SAME if theirs.get(name) != own[name]]

@@ -10,6 +10,9 @@ from easyrec.errors import EasyRecError
 
 # What a shard that is damaged, cut off or gone makes of a function that reads it.
 _DAMAGE = (tf.errors.DataLossError, tf.errors.OutOfRangeError, tf.errors.InvalidArgumentError)
+_TROUBLE = re.compile(
+    r"failed to connect to all addresses|[Cc]onnection (reset|refused|timed out)|[Ss]ocket closed"
+)
 
 
 class ServerLostError(EasyRecError):
@@ -22,7 +25,8 @@ def lost(error: BaseException | None) -> ServerLostError:
     server = re.search(r"/job:(ps|worker)/replica:0/task:(\d+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = next((line for line in lines if re.search(r"connect|[Uu]navailable|not found|reset", line)), "")
-    what = (reason or (lines[0] if lines else type(error).__name__))[:200]
+    brief = _TROUBLE.search(reason)
+    what = brief[0] if brief else (reason or (lines[0] if lines else type(error).__name__))[:200]
     return ServerLostError(f"{server[1]} {server[2]} does not answer ({what})" if server else what)
 
 

@@ -114,6 +114,7 @@ class LocalProcesses:
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
         self._started: dict[Role, float] = {}
         self._quick: dict[Role, int] = {}
+        self._on_purpose: set[int] = set()
         self._closing = threading.Event()
         self._ready = threading.Event()
         self._failure: ClusterError | None = None
@@ -169,19 +170,27 @@ class LocalProcesses:
             for role, process in workers.items()
             if _stopped(process.pid) or (role in idle and len(idle) < len(workers))
         ]
-        for role in stuck:
-            workers[role].kill()
+        self._end_on_purpose([workers[role] for role in stuck])
         return stuck
 
     def begin_anew(self) -> None:
         """Ends all workers, which know too much of what was before, and servers that hang; they are started again."""
         with self._lock:
             found = dict(self._processes)
-        processes = [process for role, process in found.items() if role.job == WORKER or not serves(role)]
-        for process in processes:
-            process.kill()
+        grown = time.monotonic() - _QUICK_SECONDS  # one that was started after it is still on its way
+        processes = [
+            process
+            for role, process in found.items()
+            if role.job == WORKER or (self._started[role] < grown and not serves(role))
+        ]
+        self._end_on_purpose(processes)
         for process in processes:
             process.wait()  # so that nobody takes its port for that of the one started next
+
+    def _end_on_purpose(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self._on_purpose |= {process.pid for process in processes}
+        for process in processes:
+            process.kill()
 
     # On the watching thread.
 
@@ -221,9 +230,14 @@ class LocalProcesses:
         end(process)
         if self._closing.is_set():
             return
+        self.lost[role.short] = self.lost.get(role.short, 0) + 1
+        if process.pid in self._on_purpose:
+            self._on_purpose.discard(process.pid)
+            self._tell(f"{role} is started anew")
+            self._start(role)
+            return
         lived = time.monotonic() - self._started[role]
         self._quick[role] = self._quick.get(role, 0) + 1 if lived < _QUICK_SECONDS else 1
-        self.lost[role.short] = self.lost.get(role.short, 0) + 1
         if self._quick[role] > _STARTS_IN_A_ROW:
             last = self._log(role).read_text(errors="replace").splitlines()[-5:]
             self._failure = ClusterError(

@@ -102,6 +102,11 @@ def in_step(cluster: Cluster) -> list[Role]:
     return [*cluster.roles(CHIEF), *cluster.roles(WORKER)]
 
 
+def trains_in_step(cluster: Cluster | None) -> bool:
+    """Whether a cluster is one of several processes that train in step, without parameter servers."""
+    return cluster is not None and not cluster.roles(PS) and len(in_step(cluster)) > 1
+
+
 def parse_tf_config(text: str | None) -> Cluster | None:
     """The cluster that the variable `TF_CONFIG` describes, or None when it is unset or empty.
 

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +33,9 @@ from easyrec.versions import versions
 _PR_SET_PDEATHSIG = 1
 _LONGEST_NAME = 15
 _STARTING_THREADS = 6
+_DESCRIPTOR = 199  # far from those that a process has when it begins to serve
+DESCRIPTION = f"/proc/self/fd/{_DESCRIPTOR}"
+"""Where a role describes itself, for whoever asks it to read the file."""
 
 
 def serve(cluster: Cluster, tell: Callable[[str], None]) -> None:
@@ -49,7 +51,7 @@ def serve(cluster: Cluster, tell: Callable[[str], None]) -> None:
     role = cluster.task
     check_port(role)
     name_process(role)
-    describe(role)
+    describe()
     share_cores(cluster)
     os.environ[VARIABLE] = cluster.tf_config(role)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -93,17 +95,16 @@ def name_process(role: Role) -> None:
         Path("/proc/self/comm").write_text(role.short[:_LONGEST_NAME], encoding="ascii")
 
 
-def description_path(role: Role) -> str:
-    """Where a role describes itself on its own machine."""
-    return f"{tempfile.gettempdir()}/easyrec-{role.job}-{role.index}-{role.port}.json"
+def describe() -> None:
+    """Makes a file in memory, under `DESCRIPTION` for this process alone, that says which versions it runs.
 
-
-def describe(role: Role) -> None:
-    """Writes which versions a role runs, for the chief, who reads it there through the role's own server."""
-    path = Path(description_path(role))
-    writing = path.with_name(f"{path.name}.{os.getpid()}")
-    writing.write_text(json.dumps({**versions(), "pid": os.getpid()}), encoding="utf-8")
-    writing.replace(path)
+    The chief reads it there through this process's own server. It is gone with the process, and is nobody else's.
+    """
+    if sys.platform == "linux":
+        file = os.memfd_create("easyrec")
+        os.write(file, json.dumps({**versions(), "pid": os.getpid()}).encode())
+        os.dup2(file, _DESCRIPTOR)
+        os.close(file)
 
 
 def end_with_parent(parent: int | None = None, watch: bool = True) -> None:

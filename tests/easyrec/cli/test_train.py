@@ -72,6 +72,16 @@ def test_a_cluster_shows_who_does_how_much(workers, expected, monkeypatch):
     )
 
 
+def test_training_that_begins_again_after_a_loss_has_one_bar():
+    progress = TrainingProgress(Console(file=io.StringIO(), force_terminal=True, width=160))
+    progress.on_train_start(10, 0)
+    before = progress._bar
+    progress.on_train_start(10, 4)
+    assert not before.live.is_started
+    assert progress._bar.live.is_started
+    progress.close()
+
+
 def test_the_number_of_steps_may_be_unknown(monkeypatch):
     assert "step 1  loss" in shown(False, monkeypatch, total=None)
 

@@ -88,3 +88,11 @@ def test_a_worker_may_hang_while_others_train_but_no_server_and_not_all_of_them(
 def test_who_was_lost_is_not_the_one_that_complains():
     text = "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:1/"
     assert str(lost(RuntimeError(text))).startswith("ps 1 does not answer")
+
+
+def test_why_it_was_lost_is_said_in_few_words():
+    text = (
+        "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:0/"
+        "device:CPU:0 in order to run ResourceGather: failed to connect to all addresses; last error: UNKNOWN: ipv4"
+    )
+    assert str(lost(RuntimeError(text))) == "ps 0 does not answer (failed to connect to all addresses)"
