@@ -107,7 +107,10 @@ class Columns:
             rows = connection.execute(
                 f"SELECT json_type({value}), count(*) FROM {table} GROUP BY 1"
             ).fetchall()
-            self._known[name] = _kind(known, Counter({kind: count for kind, count in rows if kind != "NULL"}))
+            types = Counter({kind: count for kind, count in rows if kind != "NULL"})
+            self._known[name] = _kind(
+                known, types, _lists(connection, table, value) if types["ARRAY"] else None
+            )
         return self._known[name]
 
     def _remember(self) -> None:
@@ -133,13 +136,27 @@ def column_type(kind: Any) -> Any:
     return _MIXED if kind == "JSON" else _TEXT if isinstance(kind, dict) else kind
 
 
-def _kind(known: Any, types: Counter[str]) -> Any:
-    """The type of a column whose values differ, or differ from those of earlier hours."""
-    numbers = sum(types[kind] for kind in _NUMBERS)
+def _lists(connection: duckdb.DuckDBPyConnection, table: str, value: str) -> Any:
+    """The type of a column for those values that are lists; text where they say nothing."""
+    row = connection.execute(
+        f"SELECT json_group_structure({value}) FROM {table} WHERE json_type({value}) = 'ARRAY'"
+    ).fetchone()
+    return column_type(json.loads(row[0])) or _TEXT if row and row[0] else _TEXT
+
+
+def _kind(known: Any, types: Counter[str], lists: Any) -> Any:
+    """The type of a column whose values differ, or differ from those of earlier hours.
+
+    Args:
+        known: That of earlier hours, or None.
+        types: How many values are of each type.
+        lists: The type of a column for those that are lists.
+    """
     number = "DOUBLE" if types["DOUBLE"] else "BIGINT"
-    usual = {number: numbers, "BOOLEAN": types["BOOLEAN"]}
-    best = max(usual, key=usual.__getitem__)
-    majority = best if 2 * usual[best] > types.total() else _TEXT
+    numbers = sum(types[kind] for kind in _NUMBERS)
+    usual = [(numbers, number), (types["BOOLEAN"], "BOOLEAN"), (types["ARRAY"], lists)]
+    count, best = max(usual, key=lambda pair: pair[0])
+    majority = best if 2 * count > types.total() else _TEXT
     if known is None:
         return majority
     fitting = (

@@ -232,6 +232,15 @@ def test_what_one_sender_gets_wrong_changes_the_type_of_no_column(log, tmp_path)
     }
 
 
+def test_a_list_that_one_sender_gets_wrong_in_the_first_hour_is_a_list(log, tmp_path):
+    sent = [[1, 2], [3], [4, 5], "6,7", None, []]
+    closed(log, [event(str(n), properties={"recent": value}) for n, value in enumerate(sent)])
+    compact(tmp_path, NOW + HOUR)
+    found = {row["event_id"]: row for row in rows(tmp_path, "events")}
+    assert [found[str(n)]["recent"] for n in range(6)] == [[1, 2], [3], [4, 5], None, None, []]
+    assert [json.loads(row["misfits"]) for row in found.values() if row["misfits"]] == [{"recent": "6,7"}]
+
+
 def test_a_column_that_has_become_something_else_is_taken_as_what_it_is(log, tmp_path):
     closed(log, [event(f"a{n}", properties={"level": n}) for n in range(3)])
     compact(tmp_path, NOW + HOUR)
