@@ -95,6 +95,30 @@ def test_entries_that_hold_anything_stop_nothing(redis_server, writer, tmp_path)
     client.close()
 
 
+def test_events_are_read_also_after_the_server_was_away_and_the_disk_was_full(
+    start_redis, writer, monkeypatch
+):
+    server = start_redis()
+    client = redis.Redis.from_url(server.url, decode_responses=True)
+    intake = StreamIntake(f"{server.url}?stream=in", writer)
+    monkeypatch.setattr("serving.events.streams._RETRY_SECONDS", 0.05)
+    intake.start()
+    client.xadd("in", {"event": json.dumps(EVENT)})
+    assert eventually(lambda: writer.state.accepted == 1)
+    server.stop()
+    time.sleep(0.2)
+    server.start()  # it has forgotten the stream and the group
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fdatasync", lambda file: (_ for _ in ()).throw(OSError(28, "no space left")))
+        client.xadd("in", {"event": json.dumps({**EVENT, "event_id": "b"})})
+        assert eventually(lambda: writer.state.failed > 0)
+        assert client.xpending("in", "easyrec")["pending"] == 1, "it is not acknowledged"
+    assert eventually(lambda: writer.state.accepted == 2)
+    assert eventually(lambda: client.xpending("in", "easyrec")["pending"] == 0)
+    intake.stop()
+    client.close()
+
+
 @pytest.fixture
 def forwarding(tmp_path, start_redis):
     """A server, and writers that pass on what they accept; `die` leaves everything as a kill does."""
