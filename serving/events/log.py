@@ -53,6 +53,8 @@ class EventLog:
         self.folder = folder
         self.begun: list[Callable[[Path], None]] = []
         """Called with each new segment, before anything is in it; what they raise keeps it from being begun."""
+        self.held = False
+        """Keeps the segment open, whatever its hour: a store misses some of it, and is brought it should we die."""
         self._limit = segment_bytes
         self._sync = sync
         self._segment: _Segment | None = None
@@ -111,8 +113,13 @@ class EventLog:
 
     def roll_if_due(self, now: float) -> None:
         """Closes the open segment if its hour is over."""
-        if self._segment is not None and self._segment.hour != hour_name(now):
+        if self._is_due(now, self._segment):
             self.roll()
+
+    def _is_due(self, now: float, segment: _Segment | None) -> bool:
+        if segment is None or self.held:
+            return False
+        return segment.size >= self._limit or segment.hour != hour_name(now)
 
     def take_over(self, replay: Callable[[Path], None]) -> int:
         """Closes segments that processes left open when they died.
@@ -138,9 +145,7 @@ class EventLog:
         return taken
 
     def _current(self, now: float) -> _Segment:
-        if self._segment is not None and (
-            self._segment.size >= self._limit or self._segment.hour != hour_name(now)
-        ):
+        if self._is_due(now, self._segment):
             self.roll()
         if self._segment is None:
             hour = hour_name(now)

@@ -23,7 +23,7 @@ from typing import Protocol
 from easyrec.errors import EasyRecError
 from serving.events.event import Event, entry_of
 from serving.events.log import EventLog, LogError, line, read_segment
-from serving.stores.base import Entry, Served, StoreError
+from serving.stores.base import Entry, Served, StoreError, digest
 from serving.stores.guard import GuardedStore
 
 logger = logging.getLogger(__name__)
@@ -201,14 +201,20 @@ class EventWriter:
         return self._put(_Job(Future(), erase=user_id, received=self._clock()))
 
     def _replay(self, segment: Path) -> None:
-        """Brings the events of a segment to the store, which passes over those that it has."""
+        """Brings the events of a segment to the store, which passes over those that it has; none of erased users."""
+        erased: dict[str, float] = {}
+        with contextlib.suppress(StoreError):
+            erased = self._store.call(self._store.store.erased_since, 0.0)
+        users = _users_of_sessions(segment) if erased else {}
         batch: list[Entry] = []
         for record, _ in read_segment(segment):
             if record.get("kind") == "event":
                 with contextlib.suppress(
                     KeyError, TypeError
                 ):  # a damaged line must not keep the service from starting
-                    batch.append(entry_of(record))
+                    user = record.get("user_id") or users.get(record.get("session_id"))
+                    if not erased or record["received"] > erased.get(digest(str(user)), -1.0):
+                        batch.append(entry_of(record))
             if len(batch) >= _REPLAY_BATCH:
                 self._apply(batch)
                 batch = []
@@ -337,6 +343,7 @@ class EventWriter:
             self.state.add("backlog_lost", max(0, lost))
             self._backlog.extend(entries)
         self.state.backlog = len(self._backlog)
+        self._log.held = bool(self._backlog)
 
     def _apply_others(self, jobs: Sequence[_Job], now: float) -> None:
         served = [job.served for job in jobs if job.served is not None]
@@ -353,6 +360,15 @@ class EventWriter:
                     self._store.call(self._store.store.erase, job.erase, now)
                 except StoreError as error:
                     job.done.set_exception(error)
+
+
+def _users_of_sessions(segment: Path) -> dict[str | None, str]:
+    """Whose the sessions of a segment turned out to be."""
+    return {
+        record["session_id"]: record["user_id"]
+        for record, _ in read_segment(segment)
+        if record.get("session_id") and record.get("user_id")
+    }
 
 
 def _groups(jobs: Sequence[_Job]) -> Iterator[Sequence[_Job]]:

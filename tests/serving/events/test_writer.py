@@ -178,6 +178,53 @@ def test_what_the_store_missed_until_the_end_is_brought_to_it_at_the_next_start(
     assert [one.event_id for one in fresh.read("u", None).behaviours] == ["a"]
 
 
+def test_what_the_store_missed_for_hours_is_brought_to_it_when_the_process_is_killed(tmp_path):
+    store, now = Failing(), [NOW]
+    writer = EventWriter(EventLog(tmp_path / "events"), GuardedStore(store, retry=0.0), lambda: now[0])
+    writer.start()
+    store.works = False
+    for number in range(3):
+        writer.write([event(str(number))]).result(5)
+        now[0] += 3600
+    assert len(list((tmp_path / "events" / "open").iterdir())) == 1
+    os.close(writer._log._segment.file)  # its lock goes with it, as with a kill
+    fresh = MemoryStore()
+    later = EventWriter(EventLog(tmp_path / "events"), GuardedStore(fresh))
+    later.start()
+    assert [one.event_id for one in fresh.read("u", None).behaviours] == ["0", "1", "2"]
+    later.stop()
+    writer._log._segment = None
+    store.works = True
+    writer.write([event("3")]).result(5)
+    now[0] += 3600
+    writer.write([event("4")]).result(5)
+    assert len(list((tmp_path / "events" / "closed").iterdir())) == 2, "segments end with their hours again"
+    writer.stop()
+
+
+def test_what_an_erased_user_did_does_not_come_back_after_a_crash(tmp_path):
+    store = SqliteStore(tmp_path / "store.sqlite")
+    now = [NOW]
+    writer = EventWriter(EventLog(tmp_path / "events"), GuardedStore(store), lambda: now[0])
+    writer.start()
+    writer.write([event("a"), event("s", user_id=None, session_id="s")]).result(5)
+    writer.write([event("login", session_id="s", item_id=None), event("other", user_id="v")]).result(5)
+    writer.erase("u").result(5)
+    now[0] += 1
+    writer.write([event("b")]).result(5)
+    store.put_profile("u", {"age": 3})
+    os.close(writer._log._segment.file)  # its lock goes with it, as with a kill
+    later = EventWriter(EventLog(tmp_path / "events"), GuardedStore(store), lambda: now[0])
+    later.start()
+    record = store.read("u", "s")
+    assert ([one.event_id for one in record.behaviours], record.profile) == (["b"], {"age": 3})
+    assert [one.event_id for one in store.read("v", None).behaviours] == ["other"]
+    later.stop()
+    writer._log._segment = None
+    writer.stop()
+    store.close()
+
+
 def test_erasing_keeps_its_place_among_the_events(make, tmp_path):
     store = MemoryStore()
     writer = make(store, start=False)
