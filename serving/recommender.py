@@ -277,7 +277,7 @@ class Recommender:
             "fresh_propensity": answer.trace.notes.get("fresh_propensity"),
             "items": self._noted_items(answer),
             "features": query.columns().values,
-            "context": {name: query.person.context[name] for name in query.columns().ignored},
+            "context": query.person.unread(query.columns()),
         }
         line = to_json(record, inf_nan_mode="null", bytes_mode="base64", fallback=str) + b"\n"
         served = None

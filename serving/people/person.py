@@ -38,6 +38,15 @@ class Person:
     history: tuple[Behaviour, ...] = ()
     context: Mapping[str, Any] = field(default_factory=dict)
 
+    def unread(self, columns: UserColumns) -> dict[str, Any]:
+        """What is known of the person, and of the request, that a model does not read: the next one may.
+
+        Args:
+            columns: What it reads.
+        """
+        given = {**(self.record.profile or {}), **self.context}
+        return {name: value for name, value in given.items() if name not in columns.values}
+
     def bundle_columns(self, model: ServedModel) -> Mapping[str, Any]:
         """What a bundle knows of the user; nothing of one who was erased, or is anonymous."""
         if self.user_id is None or self.record.erased is not None:

@@ -372,13 +372,17 @@ def test_two_towers_find_candidates_for_another_models_catalogue(world):
 def test_the_impression_is_written_with_what_was_served(world, tmp_path):
     home = world(POPULAR)
     home.writer.start()
-    answer = home.recommender.answer(Request(user_id="100", n=2, request_id="r1"))
+    home.store.store.put_profile("100", {"age": 31, "plan": "free", "town": "x"})
+    context = {"device": "tv", "town": "y"}
+    answer = home.recommender.answer(Request(user_id="100", n=2, request_id="r1", context=context))
     home.writer.stop()
     lines = [path.read_text() for path in (tmp_path / "events").rglob("*.jsonl")]
     record = __import__("json").loads(lines[0])
     assert record["request_id"] == "r1"
     assert [item["item_id"] for item in record["items"]] == [59, 58]
     assert record["features"]["recent"] == [0, 1, 2, 3, 4]
+    assert (record["features"]["age"], record["features"]["device"]) == (31, "tv")
+    assert record["context"] == {"plan": "free", "town": "y"}, "what the next model may read"
     assert record["model"] == answer.payload["model"]
 
 
