@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+TIMER_SECONDS = 2e-3
+"""So long before a request is due it is waited for awake: timers round up to milliseconds, which are the client's."""
+
 
 class Connection:
     """One HTTP connection that is kept open."""
@@ -60,7 +63,9 @@ async def open_loop(port: int, path: str, bodies: list[bytes], rate: float, seco
 
     async def one(number: int) -> None:
         due = started + number / rate
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        await asyncio.sleep(max(0.0, due - time.perf_counter() - TIMER_SECONDS))
+        while time.perf_counter() < due:
+            await asyncio.sleep(0)
         connection = idle.pop() if idle else Connection(port)
         try:
             status, _ = await connection.post(path, bodies[number % len(bodies)])

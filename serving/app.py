@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -59,6 +60,11 @@ def create_app(settings: Settings, assigner: Assigner | None = None) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     await asyncio.to_thread(service.start)
+    if not gc.get_freeze_count():
+        # What was imported stays. Left to the garbage collector, it would look through all of it again and again, with
+        # every request waiting.
+        gc.collect()
+        gc.freeze()
     try:
         yield
     finally:

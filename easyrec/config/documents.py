@@ -21,7 +21,9 @@ _REMOVABLE = ("features", "tasks")
 """Blocks of named entries, of which a later file may remove one by setting it to null."""
 
 
-def read_files(path: str | os.PathLike[str], environment: Mapping[str, str]) -> Document:
+def read_files(
+    path: str | os.PathLike[str], environment: Mapping[str, str], *, generated: bool = False
+) -> Document:
     """Reads a file and those it includes.
 
     `include: other.yaml` (or a list) names files relative to the one that includes them. They are read in order; what
@@ -31,16 +33,18 @@ def read_files(path: str | os.PathLike[str], environment: Mapping[str, str]) -> 
     Args:
         path: The file.
         environment: Variables for `${NAME}`.
+        generated: Whether this package wrote them; see `read_yaml`.
 
     Raises:
         ConfigError: A file cannot be read, is not YAML, or includes itself.
     """
-    return _Files(environment).read(os.fspath(path), (), None)
+    return _Files(environment, generated).read(os.fspath(path), (), None)
 
 
 class _Files:
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
+    def __init__(self, environment: Mapping[str, str], generated: bool) -> None:
+        self._substitute = partial(substitute, environment=environment)
+        self._generated = generated
         self._count = 0
 
     def read(self, file: str, chain: tuple[FilePath, ...], cause: Location | None) -> Document:
@@ -48,7 +52,7 @@ class _Files:
         self._count += 1
         if self._count > MAX_INCLUDES:
             raise ConfigError([_include_problem(f"more than {MAX_INCLUDES} files are included", cause)])
-        document = read_yaml(_text(file, cause), file, partial(substitute, environment=self._environment))
+        document = read_yaml(_text(file, cause), file, self._substitute, generated=self._generated)
         if document.value is None:
             raise ConfigError([Problem("", "the file is empty; a configuration starts with `data:`", file)])
         if not isinstance(document.value, dict):

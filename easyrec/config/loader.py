@@ -62,7 +62,7 @@ def load_stored_config(path: str | os.PathLike[str]) -> PipelineConfig:
     Raises:
         ConfigError: Something else is wrong; `problems` names all that was found.
     """
-    document = read_files(path, os.environ)
+    document = read_files(path, os.environ, generated=True)
     try:
         return _finish(document)
     except ConfigError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +79,9 @@ def plain_value(text: str) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def read_yaml(text: str, file: str, substitute: Substitute = str, *, numbered: bool = True) -> Document:
+def read_yaml(
+    text: str, file: str, substitute: Substitute = str, *, numbered: bool = True, generated: bool = False
+) -> Document:
     """Reads one YAML document.
 
     Args:
@@ -86,12 +89,14 @@ def read_yaml(text: str, file: str, substitute: Substitute = str, *, numbered: b
         file: Its name, for locations.
         substitute: Applied to the text of each scalar value before it becomes a value; may raise ValueError.
         numbered: Whether locations name lines; not for text that is in no file.
+        generated: Whether this package wrote the text: it is read by libyaml then where PyYAML comes with it, five
+            times as fast. What people write is not, since the two differ over tabs, comments and marks within text.
 
     Raises:
         ConfigError: The text is not YAML, or not one document; the message shows the line.
     """
     guarded = _OPEN not in text and _CLOSE not in text
-    root = _compose(_VARIABLE.sub(_guard, text) if guarded else text, text, file, numbered)
+    root = _compose(_VARIABLE.sub(_guard, text) if guarded else text, text, file, numbered, generated)
     if root is None:
         return Document(None, {(): Location(file, None)})
     builder = _Builder(
@@ -100,7 +105,7 @@ def read_yaml(text: str, file: str, substitute: Substitute = str, *, numbered: b
     return Document(builder.build(root, (), 0), builder.places, builder.problems)
 
 
-class _Loader(yaml.SafeLoader):
+class _Tags:
     """Marks unquoted scalars, and leaves it to us what they mean."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> str:
@@ -108,6 +113,14 @@ class _Loader(yaml.SafeLoader):
         if kind is yaml.ScalarNode:
             return _PLAIN_TAG if implicit[0] else f"{_YAML}str"
         return f"{_YAML}map" if kind is yaml.MappingNode else f"{_YAML}seq"
+
+
+class _Loader(_Tags, yaml.SafeLoader):
+    """Reads in Python."""
+
+
+class _FastLoader(_Tags, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads with libyaml where PyYAML comes with it."""
 
 
 def _guard(match: re.Match[str]) -> str:
@@ -118,14 +131,15 @@ def _unguard(text: str) -> str:
     return _GUARDED.sub(r"${\1}", text)
 
 
-def _compose(guarded: str, text: str, file: str, numbered: bool) -> yaml.Node | None:
+def _compose(guarded: str, text: str, file: str, numbered: bool, generated: bool) -> yaml.Node | None:
     """The tree of the one document in `guarded`; None when there is none. Messages show `text`."""
+    if generated:
+        with suppress(
+            yaml.YAMLError, RecursionError, ValueError
+        ):  # somebody changed it: read again, for the message
+            return _root(_FastLoader, guarded)
     try:
-        loader = _Loader(guarded)
-        try:
-            return loader.get_single_node()
-        finally:
-            loader.dispose()
+        return _root(_Loader, guarded)
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_syntax_problem(error, text, file, numbered)]) from error
     except yaml.reader.ReaderError as error:
@@ -139,6 +153,14 @@ def _compose(guarded: str, text: str, file: str, numbered: bool) -> yaml.Node | 
         raise ConfigError([Problem("", f"nested deeper than {MAX_DEPTH} levels", file)]) from error
     except ValueError as error:  # an escape beyond Unicode, or a number in a directive that is none
         raise ConfigError([Problem("", f"not YAML: {error}", file)]) from error
+
+
+def _root(loader_class: type[yaml.SafeLoader], text: str) -> yaml.Node | None:
+    loader = loader_class(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str, numbered: bool) -> Problem:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -53,11 +51,5 @@ def load_runtime(
         else "tensorflow"
     )
     module, _, function = _LOADERS[name].partition(":")
-    first = module not in sys.modules
     loader: Loader = getattr(importlib.import_module(module), function)
-    if first:
-        # What was imported stays. Left to the garbage collector, it would look through all of it again and again, with
-        # every request waiting.
-        gc.collect()
-        gc.freeze()
     return name, loader(folder, manifest, threads)

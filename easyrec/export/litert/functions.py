@@ -44,6 +44,7 @@ from easyrec.features.twins.vocabulary import SortedKeys, TableTwin, VocabularyT
 from easyrec.registry import load_plugins
 
 Arrays = dict[str, npt.NDArray[Any]]
+_VOCABULARY: TypeAdapter[Any] = TypeAdapter(Vocabulary)
 
 
 def load_runtime(folder: Path, manifest: Manifest, threads: int = 1) -> Runtime:
@@ -69,9 +70,6 @@ class LiteRTFunctions:
         folder: Where it is.
         manifest: Names of inputs and tensors.
         threads: Threads of one call.
-
-    Attributes:
-        functions: By name of the signature, as far as the manifest has them.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
@@ -88,6 +86,14 @@ class LiteRTFunctions:
         numbers = [output.feature for output in schema.numbers for _ in range(output.width)]
         self._activations = Activations(spec.groups, tables, numbers)
         self._engines = {name: Engine(folder, entry, threads) for name, entry in spec.functions.items()}
+
+    @property
+    def functions(self) -> Functions:
+        """By name of the signature, as far as the manifest has them.
+
+        Made anew at each call: kept here they would refer back to this object, and a model that is let go would wait
+        with all of its memory for the garbage collector, which then frees it while every request waits.
+        """
         known: dict[str, Callable[..., Arrays]] = {
             SERVE: self._serve,
             ENCODE_USER: partial(self._encode, "user"),
@@ -96,7 +102,7 @@ class LiteRTFunctions:
             USER_EMBEDDING: partial(self._embed, "user"),
             ITEM_EMBEDDING: partial(self._embed, "item"),
         }
-        self.functions: Functions = {name: known[name] for name in manifest.signatures}
+        return {name: known[name] for name in self._manifest.signatures}
 
     # The signatures
 
@@ -255,7 +261,7 @@ def _encoder(folder: Path, spec: LiteRTSpec) -> TwinEncoder:
 
 def _vocabulary(folder: Path, spec: LiteRTSpec, table: str) -> VocabularyTwin:
     entry = spec.vocabularies[table]
-    config: Any = TypeAdapter(Vocabulary).validate_python(entry.config)
+    config = _VOCABULARY.validate_python(entry.config)
     if entry.text is None and entry.integers is None:
         return vocabulary_twin(config, None)
     return TableTwin(config.oov_buckets, _sorted(folder, entry.text), _sorted(folder, entry.integers))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from easyrec.config.base import FAMILY_KEY
 from easyrec.config.features import FEATURES
-from easyrec.config.loader import load_config, parse_config
+from easyrec.config.loader import load_config, load_stored_config, parse_config
 from easyrec.config.models import MODELS
 from easyrec.config.schema import json_schema, resolved_yaml, schema_text
 from easyrec.config.tasks import LOSSES, TASKS
@@ -201,6 +201,7 @@ def test_a_resolved_configuration_loads_to_an_equal_one(path, tmp_path):
     saved.write_text(resolved_yaml(config), encoding="utf-8")
     again = load_config(saved, environment={})
     assert again == config
+    assert load_stored_config(saved) == config
     assert resolved_yaml(again) == resolved_yaml(config)
 
 
@@ -234,3 +235,4 @@ def test_any_text_and_number_survive_the_round_trip(tmp_path_factory, text, valu
     saved = tmp_path_factory.mktemp("round") / "config.yaml"
     saved.write_text(resolved_yaml(config), encoding="utf-8", newline="")
     assert load_config(saved, environment={}) == config
+    assert load_stored_config(saved) == config

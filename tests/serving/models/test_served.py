@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,24 @@ def test_what_is_served_does_not_change_with_its_folder(films: Any, runtime: Any
     assert model.config.name == "films"
     assert model.catalogue.properties(np.array([4]), ["title"]) == [{"title": "Movie 4"}]
     assert model.history_columns(["m1"]) == {"recent": ["m1"]}
+
+
+def test_a_model_that_is_let_go_is_freed_at_once(films: Any, runtime: Any) -> None:
+    """Not by the garbage collector, which would free all of its memory while every request waits."""
+    gc.collect()
+    gc.disable()
+    try:
+        model = load_served_model(films.folder, runtime)
+        model.score(model.user({"user_id": 103}), np.arange(9))
+        parts = [weakref.ref(part) for part in (model, model._runtime, model.catalogue, model._users)]
+        functions = list(model._runtime._functions.values())
+        if runtime == "litert":  # methods: what they belong to
+            functions = [getattr(one, "func", one).__self__ for one in functions]
+        parts += map(weakref.ref, functions)
+        del model, functions
+        assert [part for part in parts if part() is not None] == []
+    finally:
+        gc.enable()
 
 
 def test_histories_follow_the_conditions_of_training(served: ServedModel) -> None:
