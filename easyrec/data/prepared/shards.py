@@ -27,7 +27,9 @@ from easyrec.features.batch import EncodedBatch
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_WHERE = re.compile(r"\s*(Graph execution error|Detected at node|File \"|\[\[|Additional GRPC error)")
+_WHERE = re.compile(
+    r"\s*(Graph execution error|\d+ root error|Detected at node|File \"|\[\[|Additional GRPC error)"
+)
 _BUFFER_BYTES = 1 << 20
 _MOST_RECORDS = 1 << 20
 
@@ -243,8 +245,9 @@ def reason_of(error: object) -> str:
 def damaged(path: str, reason: object) -> DataError:
     """The error of a shard that cannot be used."""
     return DataError(
-        f"{path}: the shard is damaged or missing ({reason_of(reason)}). Delete the folder and prepare the "
-        "shards again, or leave out damaged shards with `data.on_error: skip`"
+        f"{path}: the shard is damaged or missing ({reason_of(reason)}). Delete the file and run "
+        "`easyrec prepare` again, which makes it anew; damaged shards that were prepared with `data.on_error: skip` "
+        "are left out"
     )
 
 

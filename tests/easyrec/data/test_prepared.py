@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from easyrec.data.prepared.local import Finished, ShardStream
 from easyrec.data.prepared.records import RecordLayout
-from easyrec.data.prepared.shards import MANIFEST, ShardRows, open_shards
+from easyrec.data.prepared.shards import MANIFEST, ShardRows, open_shards, reason_of
 from easyrec.data.prepared.write import ShardPlan, batches_per_split, write_shards
 from easyrec.data.stream import EncodedStream
 from easyrec.errors import DataError
@@ -297,3 +297,8 @@ def test_splits_that_a_cluster_has_trained_are_left_out_of_their_epoch(tmp_path)
 )
 def test_how_many_batches_a_split_has(rows, batch_size, wanted, expected):
     assert batches_per_split(rows, batch_size, wanted) == expected
+
+
+def test_what_is_wrong_is_said_and_not_how_many_errors_tensorflow_found():
+    text = "Graph execution error:\n\n2 root error(s) found.\n  (0) DATA_LOSS:  corrupted record at 12\n\t [[{{node}}]]"
+    assert reason_of(tf.errors.DataLossError(None, None, text)) == "(0) DATA_LOSS:  corrupted record at 12"
