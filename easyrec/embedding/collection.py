@@ -152,17 +152,27 @@ class EmbeddingCollection(tf.Module):
             learning_rate: Scalar, the schedule's factor included.
             clip_norm: Largest norm of a row's gradient.
         """
-        for group in self.groups:
-            ids = lookup[f"unique/{group.name}"]
-            for kind, _ in self.kinds(group):
-                key = f"{kind}/{group.name}"
-                gradient = gradients[key]
-                if self.l2:
-                    gradient += 2 * self.l2 * rows[key]
-                if clip_norm is not None:
-                    gradient = clip_rows(gradient, clip_norm)
-                optimizer.apply(key, self.tables[key], ids, rows[key], gradient, learning_rate)
+        for key, gradient in self.final_gradients(rows, gradients, clip_norm).items():
+            ids = self.ids_of(key, lookup)
+            optimizer.apply(key, self.tables[key], ids, rows[key], gradient, learning_rate)
         optimizer.finish_step()
+
+    def final_gradients(
+        self, rows: Rows, gradients: Mapping[str, tf.Tensor], clip_norm: float | None
+    ) -> dict[str, tf.Tensor]:
+        """Gradients of rows with that of the l2 penalty, each of the norm that is allowed at most."""
+        final = {}
+        for key in self.tables:
+            gradient = gradients[key]
+            if self.l2:
+                gradient += 2 * self.l2 * rows[key]
+            final[key] = gradient if clip_norm is None else clip_rows(gradient, clip_norm)
+        return final
+
+    @staticmethod
+    def ids_of(key: str, lookup: Lookup) -> tf.Tensor:
+        """The distinct ids of a batch in the fused table of a key, [U]."""
+        return lookup[f"unique/{key.split('/', 1)[1]}"]
 
     def _activations(self, flat: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> Activations:
         activations: Activations = {}

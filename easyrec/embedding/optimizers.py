@@ -82,7 +82,10 @@ class RowOptimizer(tf.Module):
         """
         tables = self.slots[key]
         if table.remote:
-            self._apply_remote(key, table, tables, ids, gradient, learning_rate)
+            for shard, own, part in table.parts(ids, tf.cast(gradient, table.transfer)):
+                with tf.device(table.shards[shard].device):
+                    arrived = [tf.identity(tensor) for tensor in (own, part, learning_rate)]
+                self.apply_remote(key, table, shard, *arrived)
             return
         slots = {slot: tables[slot].gather(ids) for slot in self.slot_names}
         rows, slots = self.update(rows, gradient, slots, learning_rate)
@@ -90,38 +93,42 @@ class RowOptimizer(tf.Module):
         for slot, values in slots.items():
             tables[slot].scatter(ids, values)
 
-    def _apply_remote(
+    def apply_remote(
         self,
         key: str,
         table: ShardedTable,
-        tables: Mapping[str, ShardedTable],
-        ids: tf.Tensor,
+        shard: int,
+        rows: tf.Tensor,
         gradient: tf.Tensor,
         learning_rate: tf.Tensor,
     ) -> None:
-        """The same where each shard lies: gradients travel, rows and slots do not.
+        """The same for a shard on a parameter server: gradients travel, rows and slots do not.
 
         Rows are read afresh, so that what other workers did since this one gathered its rows is kept; and one worker
         after the other, because whole rows are written: adding to them in place takes eight times as long.
+
+        Args:
+            key: The table's key in `build`.
+            table: The table.
+            shard: Which of its shards.
+            rows: The shard's rows to update, each once, [U]; these tensors lie where the shard does.
+            gradient: The gradient of the loss in them as it travels, [U, D].
+            learning_rate: Scalar.
         """
-        for shard, rows, part in table.parts(ids, tf.cast(gradient, table.transfer)):
-            variable = table.shards[shard]
-            with tf.device(variable.device):
-                arrived = [tf.identity(tensor) for tensor in (rows, part, learning_rate)]
-                with tf.control_dependencies(arrived):  # nobody waits in the lock for the network
-                    lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name=f"{key}/{shard}"))
-                rows, part, rate = arrived
-                part = tf.cast(part, tf.float32)
-                with tf.control_dependencies([lock]):
-                    values = table.rows_of(shard, rows)
-                    slots = {slot: tf.gather(tables[slot].shards[shard], rows) for slot in self.slot_names}
-                updated, changed = self.update(values, part, slots, rate)
-                written = [_write(variable, rows, table.stored(updated))]
-                written += [
-                    _write(tables[slot].shards[shard], rows, after) for slot, after in changed.items()
-                ]
-                with tf.control_dependencies(written):
-                    tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+        slots, variable = self.slots[key], table.shards[shard]
+        with tf.device(variable.device):
+            with tf.control_dependencies(
+                [rows, gradient, learning_rate]
+            ):  # nobody waits in the lock for the network
+                lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name=f"{key}/{shard}"))
+            with tf.control_dependencies([lock]):
+                before = table.rows_of(shard, rows)
+                own = {slot: tf.gather(slots[slot].shards[shard], rows) for slot in self.slot_names}
+            updated, changed = self.update(before, tf.cast(gradient, tf.float32), own, learning_rate)
+            written = [_write(variable, rows, table.stored(updated))]
+            written += [_write(slots[slot].shards[shard], rows, after) for slot, after in changed.items()]
+            with tf.control_dependencies(written):
+                tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
 
     def finish_step(self) -> None:
         """Counts a step; called once all tables are updated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -71,13 +71,22 @@ class ShardedTable(tf.Module):
 
     def gather(self, ids: tf.Tensor) -> tf.Tensor:
         """Rows of the ids [U], as [U, dim]."""
+        return self.received(ids, self.sent(ids))
+
+    def sent(self, ids: tf.Tensor) -> list[tf.Tensor]:
+        """Rows of the ids [U] that each shard has, where it lies and as they travel, [U of the shard, dim]."""
         count = len(self.shards)
         if count == 1:
-            return tf.cast(self._sent(0, ids), tf.float32)
-        owners = tf.cast(ids % count, tf.int32)
-        places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, count)
-        local = tf.dynamic_partition(ids // count, owners, count)
-        parts = [self._sent(shard, part) for shard, part in enumerate(local)]
+            return [self._sent(0, ids)]
+        local = tf.dynamic_partition(ids // count, tf.cast(ids % count, tf.int32), count)
+        return [self._sent(shard, part) for shard, part in enumerate(local)]
+
+    def received(self, ids: tf.Tensor, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Rows of the ids [U], as [U, dim], from what each shard has sent."""
+        count = len(self.shards)
+        if count == 1:
+            return tf.cast(parts[0], tf.float32)
+        places = tf.dynamic_partition(tf.range(tf.size(ids)), tf.cast(ids % count, tf.int32), count)
         return tf.cast(tf.reshape(tf.dynamic_stitch(places, parts), [-1, self.dim]), tf.float32)
 
     def _sent(self, shard: int, rows: tf.Tensor) -> tf.Tensor:

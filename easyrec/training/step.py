@@ -150,6 +150,12 @@ class TrainStep:
             clip_norm=optimizer.clip_embedding_norm,
         )
 
+    def final_row_gradients(self, rows: Rows, gradients: Rows) -> Rows:
+        """The gradients of `through_rows` with that of the l2 penalty, and clipped."""
+        return self.network.embeddings.final_gradients(
+            rows, gradients, self.config.optimizer.clip_embedding_norm
+        )
+
     def _dense(self, activations: Activations, batch: Tensors, factor: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Forward, backward and update of the dense part; the losses, and the gradients of the activations."""
         weights, state = self.read()

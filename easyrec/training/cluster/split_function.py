@@ -18,12 +18,11 @@ import tensorflow as tf
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import Activations
 from easyrec.embedding.lookup import Lookup
+from easyrec.training.cluster.exchange import Exchange
 from easyrec.training.cluster.load import worker_stat
-from easyrec.training.cluster.packing import Packing
 from easyrec.training.cluster.streams import beside_each_other
 from easyrec.training.step import Tensors, TrainStep
 
-Fetched = dict[str, Any]
 State = tuple[tf.Tensor, Tensors, Lookup, tf.Tensor, tf.Tensor]
 
 _PREFETCH = 3
@@ -87,7 +86,7 @@ class SplitFunction:
         self._batch_size = batch_size
         self._streams = streams
         self._traffic = Traffic(step)
-        self._packing = Packing([*step.weights, *step.state])
+        self._exchange = Exchange(step)
         self._compiled = tf.function(
             partial(step.gradients), jit_compile=step.config.jit_compile, autograph=False
         )
@@ -159,12 +158,6 @@ class SplitFunction:
             parallel_iterations=1,
         )
 
-    def _fetch(self, lookup: Lookup) -> Fetched:
-        fetched = {"rows": self._step.network.embeddings.gather(lookup), "weights": self._packing.read()}
-        # Said to be on the worker, or they would be kept on the server from one batch to the next and travel thrice.
-        with tf.device("CPU:0"):
-            return tf.nest.map_structure(tf.identity, fetched)
-
     def batches(self, path: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
         """The batches of a split in the order of an epoch, with their lookups, made ready on input threads.
 
@@ -192,8 +185,7 @@ class SplitFunction:
     def _one(self, batch: Tensors, lookup: Lookup, factor: tf.Tensor, full: bool) -> Tensors:
         """One batch, in replica context."""
         step = self._step
-        fetched = self._fetch(lookup)
-        rows, values = fetched["rows"], self._packing.unpack(fetched["weights"])
+        rows, values = self._exchange.fetch(lookup)
         count = len(step.weights)
         weights, before = values[:count], values[count:]
 
@@ -205,8 +197,8 @@ class SplitFunction:
             )
 
         (losses, _, gradients, after), row_gradients = step.through_rows(batch, lookup, rows, dense)
-        step.update_rows(lookup, rows, row_gradients, factor)
-        step.apply(step.clipped(gradients), after, factor)
+        row_gradients = step.final_row_gradients(rows, row_gradients)
+        self._exchange.push(lookup, row_gradients, step.clipped(gradients), after, factor)
         return losses
 
 
