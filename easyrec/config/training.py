@@ -173,14 +173,14 @@ class ClusterConfig(StrictModel):
     staleness: int | None = Field(None, ge=1)
     """No split is begun before the one so many places ahead is done; 1 trains one split after the other."""
     streams: int | None = Field(None, ge=1)
-    """Batches that a worker trains on at the same time; 2 unless given, 1 with `staleness: 1`."""
+    """Batches that a worker trains on at the same time; 3 unless given, 1 with `staleness: 1`."""
     transfer: Literal["float32", "bfloat16"] = "float32"
     """Type of rows and their gradients on the way between workers and servers; `bfloat16` moves half the bytes."""
 
     @property
     def concurrent_batches(self) -> int:
         """`streams`, chosen unless it is given."""
-        return self.streams or (1 if self.staleness == 1 else 2)
+        return self.streams or (1 if self.staleness == 1 else 3)
 
     @model_validator(mode="after")
     def _only_asynchronous_work_runs_ahead(self) -> ClusterConfig:
