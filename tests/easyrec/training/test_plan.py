@@ -81,7 +81,10 @@ def test_bytes_of_a_worker_grow_with_the_batches_under_way():
             pipeline(cluster=cluster), SCHEMA, rows(count=32), servers=2, workers=2
         ).batch_bytes
 
-    assert bytes_of() == 2 * bytes_of(streams=1) == 2 * bytes_of(mode="synchronous")
+    one = bytes_of(streams=1)
+    assert bytes_of(streams=2) == 2 * one
+    assert bytes_of() == 3 * one
+    assert bytes_of(mode="synchronous") == one
     assert any(
         "of a worker: " in line for line in plan_training(pipeline(), SCHEMA, rows(), servers=2).lines()
     )
