@@ -30,6 +30,7 @@ def pacer(
     rest: Callable[[float], None] = time.sleep,
     worked: Callable[[], float] = time.thread_time,
     clock: Callable[[], float] = time.perf_counter,
+    beneath: FrameType | None = None,
 ) -> Callable[[FrameType | None, Any, Any], None]:
     """A function for `sys.setprofile` that has the thread that calls it rest when it is time to.
 
@@ -38,6 +39,7 @@ def pacer(
         rest: Rests for so many seconds.
         worked: Seconds that the thread has worked.
         clock: Seconds.
+        beneath: What the thread called before it was paced; that of `threading` which began it has no lock.
     """
     resting = 1 / share - 1
     looked, since = clock(), worked()
@@ -48,7 +50,7 @@ def pacer(
         if now - looked < _LOOK_SECONDS:
             return
         used = worked() - since
-        if used >= _WORK_SECONDS and not _may_hold_a_lock(frame):
+        if used >= _WORK_SECONDS and not _may_hold_a_lock(frame, beneath):
             rest(min(used * resting, _REST_SECONDS))
             since, now = worked(), clock()
         looked = now
@@ -56,8 +58,8 @@ def pacer(
     return look
 
 
-def _may_hold_a_lock(frame: FrameType | None) -> bool:
-    while frame is not None:
+def _may_hold_a_lock(frame: FrameType | None, beneath: FrameType | None) -> bool:
+    while frame is not None and frame is not beneath:
         if frame.f_globals.get("__name__", "").partition(".")[0] in _LOCKING:
             return True
         frame = frame.f_back
@@ -73,7 +75,8 @@ def paced(share: float = SHARE) -> Iterator[None]:
     """
     profile, interval = sys.getprofile(), sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    sys.setprofile(pacer(share))
+    here = sys._getframe(2)  # the block's own; the nearest is that of `contextlib`
+    sys.setprofile(pacer(share, beneath=here))
     try:
         yield
     finally:
