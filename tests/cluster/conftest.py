@@ -58,11 +58,13 @@ def make(data) -> Callable[..., Prepared]:
         like: Path | None = None,
         l2: float = 0.0,
         storage: str = "float32",
+        words: bool = True,
         **training: Any,
     ) -> Prepared:
         config = pipeline(data, like or output)
         config["embedding"] |= {"l2": l2, "storage": storage}
-        config["features"] |= {"words": {"type": "tags", "separator": "|", "weight_separator": "="}}
+        if words:
+            config["features"] |= {"words": {"type": "tags", "separator": "|", "weight_separator": "="}}
         config["data"] |= {"shuffle": shuffle, "on_error": on_error}
         config["evaluation"] |= {"ranking": False}
         config["training"] |= {
