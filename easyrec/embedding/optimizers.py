@@ -117,9 +117,8 @@ class RowOptimizer(tf.Module):
         """
         slots, variable = self.slots[key], table.shards[shard]
         with tf.device(variable.device):
-            with tf.control_dependencies(
-                [rows, gradient, learning_rate]
-            ):  # nobody waits in the lock for the network
+            # Nobody waits in the lock for the network.
+            with tf.control_dependencies([rows, gradient, learning_rate]):
                 lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name=f"{key}/{shard}"))
             with tf.control_dependencies([lock]):
                 before = table.rows_of(shard, rows)

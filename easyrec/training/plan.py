@@ -139,11 +139,8 @@ class TrainingPlan:
 
     def _on_servers(self, table: TableShare) -> str:
         """How many rows and bytes of a table lie on each server."""
-        row, fewest, most = (
-            table.bytes // max(1, table.rows),
-            min(table.rows_per_server),
-            max(table.rows_per_server),
-        )
+        row = table.bytes // max(1, table.rows)
+        fewest, most = min(table.rows_per_server), max(table.rows_per_server)
         if fewest == most:
             return f"{most:,} rows, {_size(most * row)} on each server"
         more = [f"ps {index}" for index, rows in enumerate(table.rows_per_server) if rows == most]
