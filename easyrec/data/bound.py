@@ -23,7 +23,7 @@ from easyrec.data.events import write_log
 from easyrec.data.history import BuiltHistory, HistoryColumn, build
 from easyrec.data.join import KeyedTable, Side
 from easyrec.data.keys import KeyIndex
-from easyrec.data.labels import Label
+from easyrec.data.labels import Label, refuse_one_class
 from easyrec.data.negatives import MAX_SEEN_PAIRS, NegativeSampler, SeenItems
 from easyrec.data.plan import Negatives, Plan
 from easyrec.data.report import DataReport
@@ -189,15 +189,20 @@ class BoundDataset:
             part, keys.user, keys.item, None if condition is None else parse(condition), part.labels[0].column
         )
 
-    def facts(self, rows: Rows | None = None) -> dict[str, Any]:
-        """All that decides which rows a part has, training unless given, and which labels: for fingerprints."""
-        part, data = rows or self.train, self.config.data
+    def facts(self, part: Rows, strict: bool = False) -> dict[str, Any]:
+        """All that decides which rows a part has, and which labels: for fingerprints.
+
+        Args:
+            part: The rows.
+            strict: What it would be where nothing may be left out because it is faulty.
+        """
+        data = self.config.data
         return {
-            "data": fingerprint(self._log_parts(part)),
+            "data": fingerprint(self._log_parts(part, strict)),
             "labels": [(label.task, str(label.expression)) for label in part.labels],
             "weight": data.weight,
             "negatives": None if part.negatives is None else data.negatives,
-            "on_error": data.on_error,
+            "on_error": "fail" if strict else data.on_error,
             "shuffle": part.shuffle,
         }
 
@@ -209,25 +214,7 @@ class BoundDataset:
         Raises:
             DataError: All rows of a binary or multi-class task have the same label, or no row of a retrieval was taken.
         """
-        for label in self.train.labels:
-            if len(label.seen) != 1:
-                continue
-            [(value, rows)] = label.seen.items()
-            way_out = ""
-            if isinstance(label.config, BinaryTask):
-                way_out = (
-                    "; where only chosen items were recorded, add `data.negatives`, or use a `retrieval` task"
-                )
-            # Sampled negatives have label 0, and a retrieval learns from what was taken.
-            if value == 1 and (
-                isinstance(label.config, RetrievalTask) or self.config.data.negatives is not None
-            ):
-                continue
-            source = label.task if label.expression is None else label.expression.text
-            raise DataError(
-                f"task {label.task!r}: all {rows} training rows have label {label.shown(value)} ({source}), so "
-                f"there is nothing to learn.{label.holds()} Check the column or the condition under `label:`{way_out}"
-            )
+        refuse_one_class(self.train.labels, sampled=self.config.data.negatives is not None)
 
     # --------------------------------------------------------------------------------------------------- made once
 
@@ -263,19 +250,22 @@ class BoundDataset:
         moment = np.load(self._store.build("split", parts, cut) / "cut.npy")[0]
         return TimeSplit(keys.time or "", pa.scalar(moment.item()))
 
-    def _log_parts(self, rows: Rows) -> list[Any]:
+    def _log_parts(self, rows: Rows, strict: bool = False) -> list[Any]:
         """What an event log depends on."""
         data = self.config.data
         split = None if rows.split is None or data.split is None else data.split.model_dump()
-        tables = {side: joined.fingerprint for side, joined in self._tables.items()}
+
+        def mark(read: Source | KeyedTable) -> str:
+            return read.strict_fingerprint if strict else read.fingerprint
+
         return [
             rows.name,
-            rows.source.fingerprint,
+            mark(rows.source),
             [str(column) for column in rows.source.schema],
             data.keys.model_dump(),
             data.where,
             split,
-            tables,
+            {side: mark(joined) for side, joined in self._tables.items()},
             [(history.of, history.where) for history in self.histories],
         ]
 

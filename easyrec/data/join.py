@@ -25,7 +25,7 @@ class KeyedTable:
         side: `user` or `item`.
         key: Name of the key column.
         table: All rows with a key, the key column included.
-        fingerprint: Of the files it was read from.
+        fingerprint, strict_fingerprint: Of the files it was read from.
         null_keys: Rows left out because their key is missing.
         note: A sentence on how key types were brought together, or "".
     """
@@ -54,7 +54,7 @@ class KeyedTable:
         self.key = key
         self.table = table
         self.null_keys = missing
-        self.fingerprint = source.fingerprint
+        self.fingerprint, self.strict_fingerprint = source.fingerprint, source.strict_fingerprint
         text = is_text(interactions_type) or is_text(kind)
         self.note = ""
         if is_text(interactions_type) != is_text(kind):

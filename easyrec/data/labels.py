@@ -6,7 +6,7 @@ task allows ends the run with the first such rows, or is left out and counted un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -267,3 +267,32 @@ def _shown(values: Values, index: int) -> str:
         return "null"
     value = values.numbers[index] if values.read is None else values.read[index].as_py()
     return repr(value) if isinstance(value, str) else f"{value:g}".replace("nan", "NaN")
+
+
+def refuse_one_class(labels: Sequence[Label], sampled: bool) -> None:
+    """Raises where the latest pass over the training rows had nothing to learn for a task.
+
+    Args:
+        labels: With what the pass has seen of each.
+        sampled: Whether negatives are sampled, which have label 0.
+
+    Raises:
+        DataError: All rows of a binary or multi-class task have the same label, or no row of a retrieval was taken.
+    """
+    for label in labels:
+        if len(label.seen) != 1:
+            continue
+        [(value, rows)] = label.seen.items()
+        way_out = ""
+        if isinstance(label.config, BinaryTask):
+            way_out = (
+                "; where only chosen items were recorded, add `data.negatives`, or use a `retrieval` task"
+            )
+        # A retrieval learns from what was taken.
+        if value == 1 and (sampled or isinstance(label.config, RetrievalTask)):
+            continue
+        source = label.task if label.expression is None else label.expression.text
+        raise DataError(
+            f"task {label.task!r}: all {rows} training rows have label {label.shown(value)} ({source}), so "
+            f"there is nothing to learn.{label.holds()} Check the column or the condition under `label:`{way_out}"
+        )

@@ -46,6 +46,7 @@ class Source:
         num_rows: Rows in all files.
         faults: What could not be read and was left out.
         fingerprint: Changes when the files or the way they are read change.
+        strict_fingerprint: What it is where nothing may be left out.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Source:
         self.files = list(files)
         self.schema = schema
         self.faults = faults
-        self.fingerprint = key
+        self.fingerprint = self.strict_fingerprint = key
         self._reader = reader
         self._names = list(names)
         self._cut = False

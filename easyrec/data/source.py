@@ -35,19 +35,17 @@ def open_source(
     faults = Faults(on_error)
     reader, files, format_name = _reader(config, storage_options, faults)
     schema, files = _unified(reader, files, config, faults)
-    key = fingerprint(
-        [
-            format_name,
-            config.options,
-            config.columns,
-            on_error,
-            [(file.name, file.location, file.size, file.version) for file in files],
-        ]
-    )
+    described = [(file.name, file.location, file.size, file.version) for file in files]
+
+    def key_of(mode: str) -> str:
+        return fingerprint([format_name, config.options, config.columns, mode, described])
+
+    key = key_of(on_error)
     if reader.random_access:
         source = Source(reader, files, schema, [file.name for file in files], faults, key)
     else:
         source = converted(reader, files, schema, store, faults, key)
+    source.strict_fingerprint = key_of("fail")
     if source.num_rows == 0:
         raise DataError(f"{_named(files)} holds no rows{_skipped(faults)}")
     return source

@@ -254,6 +254,26 @@ def test_training_in_vain_leaves_the_shards_that_were_prepared_for_it(data, tmp_
     assert open_shards(shards.folder) == shards
 
 
+def test_a_shard_that_is_damaged_can_be_left_out_without_preparing_all_of_them_again(data, tmp_path):
+    config = pipeline(data, tmp_path)
+    options = [
+        "training.shards={path: SHARDS, local: true, split_batches: 2}".replace("SHARDS", str(tmp_path / "s"))
+    ]
+    [shards, _] = prepare_shards(config, options, run=tmp_path / "preparing")
+    path = Path(shards.path(shards.splits[1]))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(
+        DataError, match=rf"{path.name}: the shard is damaged or missing.*`data.on_error: skip`"
+    ):
+        easyrec.train(config, options, run=tmp_path / "first")
+    run = easyrec.train(config, [*options, "data.on_error=skip"], run=tmp_path / "second")
+    assert path.read_bytes() == content
+    assert open_shards(shards.folder) == shards
+    assert run.result.examples == 2 * (shards.rows - shards.splits[1].rows)
+
+
 def test_a_folder_of_something_else_is_left_alone(data, tmp_path, refused):
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "holiday.jpg").write_bytes(b"sun")

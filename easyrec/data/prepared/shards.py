@@ -246,8 +246,7 @@ def damaged(path: str, reason: object) -> DataError:
     """The error of a shard that cannot be used."""
     return DataError(
         f"{path}: the shard is damaged or missing ({reason_of(reason)}). Delete the file and run "
-        "`easyrec prepare` again, which makes it anew; damaged shards that were prepared with `data.on_error: skip` "
-        "are left out"
+        "`easyrec prepare` again, which makes it anew; with `data.on_error: skip` damaged shards are left out"
     )
 
 

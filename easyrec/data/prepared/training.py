@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -53,12 +54,11 @@ def training_shards(
     rows = data.train.num_rows + added
     buffer = config.data.shuffle_buffer if config.data.shuffle else 0
     split = batches_per_split(rows, batch, config.training.shards.split_batches)
-    facts = {**data.facts(), "features": encoder.fingerprint}
     shards = write_shards(
         join(folder, "train"),
         data.train.parts(max(config.data.shuffle_buffer, split * batch)),
         lambda table, coverage: encoder.encode_table(table, count=coverage),
-        ShardPlan(batch, split, buffer, config.training.seed, facts),
+        ShardPlan(batch, split, buffer, config.training.seed, *_facts(data, data.train, encoder)),
         replace=replace or config.training.shards.path is None,
         progress=_Progress((data.train.report.rows_used or data.train.num_rows) + added, tell),
         tell=tell,
@@ -96,7 +96,7 @@ def held_out_shards(
         batches_per_split(rows.num_rows, batch, config.training.shards.split_batches),
         0,
         config.training.seed,
-        {**data.facts(rows), "features": encoder.fingerprint},
+        *_facts(data, rows, encoder),
     )
     return write_shards(
         join(folder, "eval"),
@@ -106,6 +106,18 @@ def held_out_shards(
         replace=True,
         tell=tell,
     )
+
+
+def _facts(data: BoundDataset, rows: Rows, encoder: Encoder) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """All that decides what shards of some rows hold, and what else leads to the same.
+
+    Where faulty rows may be left out, shards that were made when none might be have none, so they serve as well: one
+    that is damaged later is left out by `data.on_error: skip` without preparing all of them again.
+    """
+    facts, strict = (
+        {**data.facts(rows, strict), "features": encoder.fingerprint} for strict in (False, True)
+    )
+    return facts, [strict]
 
 
 class _Progress:

@@ -50,6 +50,7 @@ class ShardPlan:
         shuffle_buffer: Rows that are mixed with each other; 0 keeps their order.
         seed: Decides the order and what the source samples.
         facts: What else decides what the shards hold: fingerprints of data and features.
+        equivalents: Other such facts; shards that were made from them hold the same.
     """
 
     batch_size: int
@@ -57,11 +58,13 @@ class ShardPlan:
     shuffle_buffer: int
     seed: int
     facts: Mapping[str, Any]
+    equivalents: Sequence[Mapping[str, Any]] = ()
 
-    def all_facts(self, parts: int) -> dict[str, Any]:
-        """Everything that the content of the shards depends on."""
-        options = {key: value for key, value in asdict(self).items() if key != "facts"}
-        return {**dict(self.facts), **options, "parts": parts}
+    def all_facts(self, parts: int) -> list[dict[str, Any]]:
+        """Everything that the content of the shards depends on, and what is equivalent."""
+        options = {key: value for key, value in asdict(self).items() if key not in ("facts", "equivalents")}
+        facts = [{**dict(one), **options, "parts": parts} for one in (self.facts, *self.equivalents)]
+        return list(json.loads(json.dumps(facts, default=str)))
 
 
 def write_shards(
@@ -94,16 +97,17 @@ def write_shards(
     Raises:
         DataError: The folder holds shards of something else (and `replace` is False), or cannot be written.
     """
-    facts = json.loads(json.dumps(plan.all_facts(len(parts)), default=str))
+    facts, *equivalents = plan.all_facts(len(parts))
     mark = fingerprint(facts)
-    found = _complete(folder, mark, replace)
+    marks = [mark, *map(fingerprint, equivalents)]
+    found = _complete(folder, marks, replace)
     if found is not None:
         return found
     with alone(folder, tell):
-        found = _complete(folder, mark, replace)  # another process may have made them in the meantime
+        found = _complete(folder, marks, replace)  # another process may have made them in the meantime
         if found is not None:
             return found
-        _refuse_others(folder, facts, mark, replace)
+        _refuse_others(folder, facts, marks, replace)
         try:
             _begin(folder, mark)
             shards = _joined(
@@ -130,8 +134,8 @@ def _joined(folder: str, mark: str, batch_size: int, parts: Sequence[_Part]) -> 
     return ShardSet(folder, mark, batch_size, RecordLayout.from_dict(layouts[0]), splits, coverage.report())
 
 
-def _complete(folder: str, mark: str, replace: bool) -> ShardSet | None:
-    """The shards with a fingerprint, if all of their files are there and whole."""
+def _complete(folder: str, marks: Sequence[str], replace: bool) -> ShardSet | None:
+    """The shards with one of these fingerprints, if all of their files are there and whole."""
     try:
         found = open_shards(folder)
     except DataError:
@@ -139,7 +143,7 @@ def _complete(folder: str, mark: str, replace: bool) -> ShardSet | None:
             raise
         return None
     return (
-        found if found is not None and found.fingerprint == mark and _intact(folder, found.splits) else None
+        found if found is not None and found.fingerprint in marks and _intact(folder, found.splits) else None
     )
 
 
@@ -156,18 +160,18 @@ def _intact(folder: str, splits: Sequence[Split]) -> bool:
         return all(pool.map(whole, splits))
 
 
-def _refuse_others(folder: str, facts: Mapping[str, Any], mark: str, replace: bool) -> None:
+def _refuse_others(folder: str, facts: Mapping[str, Any], marks: Sequence[str], replace: bool) -> None:
     """Raises where shards of something else are, or have been begun, and may not be replaced."""
     if replace:
         return
     found, plan = open_shards(folder), join(folder, _PLAN)
-    if found is not None and found.fingerprint != mark:
+    if found is not None and found.fingerprint not in marks:
         different = ", ".join(differences(folder, facts)) or "the version"
         raise DataError(
             f"{folder}: the shards there were prepared from something else; different: {different}. Prepare again "
             "with `easyrec prepare CONFIG --overwrite`, or give another folder as `training.shards.path`"
         )
-    if found is None and tf.io.gfile.exists(plan) and read_text(plan) != mark:
+    if found is None and tf.io.gfile.exists(plan) and read_text(plan) not in marks:
         raise DataError(
             f"{folder}: preparing shards of something else was interrupted there. Begin anew with `easyrec prepare "
             "CONFIG --overwrite`, or give another folder as `training.shards.path`"

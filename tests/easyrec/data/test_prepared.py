@@ -162,6 +162,22 @@ def test_shards_of_something_else_are_refused_and_the_difference_is_named(tmp_pa
     )
 
 
+def test_shards_made_from_something_equivalent_are_taken_and_not_the_other_way_round(tmp_path):
+    made = write(tmp_path)
+    other, parts = (
+        replace(PLAN, facts={"data": "b"}, equivalents=[{"data": "a"}]),
+        [Chunks(0, 60), Chunks(60, 43)],
+    )
+    assert write(tmp_path, parts, other) == made
+    assert [part.read for part in parts] == [0, 0]
+    with pytest.raises(DataError, match="prepared from something else; different: data, shuffle_buffer"):
+        write(tmp_path, plan=replace(other, shuffle_buffer=8))
+    (tmp_path / made.splits[0].file).unlink()
+    assert write(tmp_path, plan=other).splits == made.splits
+    with pytest.raises(DataError, match="different: data"):
+        write(tmp_path)
+
+
 def test_files_that_are_gone_or_cut_off_are_made_again(tmp_path):
     shards = write(tmp_path)
     (tmp_path / shards.splits[0].file).unlink()
