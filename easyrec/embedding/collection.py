@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from easyrec.embedding.initializers import initial_rows
 from easyrec.embedding.layout import Group, Table, build_groups
-from easyrec.embedding.lookup import Lookup, flat_ids, graph_lookup, host_lookup, take
+from easyrec.embedding.lookup import Lookup, coded_lookup, flat_ids, graph_lookup, host_lookup, take
 from easyrec.embedding.optimizers import RowOptimizer, clip_rows
 from easyrec.embedding.pooling import pad, pool, row_ids
 from easyrec.embedding.table import ShardedTable
+from easyrec.features.coded_ids import CodedIds
 from easyrec.features.outputs import IdsOutput
 
 Activations = dict[str, tf.Tensor]
@@ -94,9 +95,9 @@ class EmbeddingCollection(tf.Module):
 
     # The training step.
 
-    def lookup(self, batch: Mapping[str, tf.Tensor]) -> Lookup:
-        """The distinct ids of a batch, in a graph."""
-        return graph_lookup(self.groups, batch)
+    def lookup(self, batch: Mapping[str, tf.Tensor], coded: CodedIds | None = None) -> Lookup:
+        """The distinct ids of a batch, in a graph; taken from its numbered ids where there are any."""
+        return graph_lookup(self.groups, batch) if coded is None else coded_lookup(self.groups, batch, coded)
 
     def host_lookup(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> Lookup:
         """The distinct ids of a batch of NumPy arrays."""

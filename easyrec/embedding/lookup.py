@@ -23,6 +23,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from easyrec.embedding.layout import Group
+from easyrec.features.coded_ids import CodedIds
 
 Lookup = dict[str, tf.Tensor]
 
@@ -59,6 +60,50 @@ def _extras(groups: tuple[Group, ...], batch: Mapping[str, Any]) -> Lookup:
 def graph_lookup(groups: tuple[Group, ...], batch: Mapping[str, tf.Tensor]) -> Lookup:
     """The lookup of a batch, in TensorFlow ops."""
     return _lookup(groups, batch, flat_ids)
+
+
+def coded_lookup(groups: tuple[Group, ...], batch: Mapping[str, tf.Tensor], coded: CodedIds) -> Lookup:
+    """The lookup of a batch whose distinct ids are known, in TensorFlow ops; they are sorted then."""
+    lookup = _extras(groups, batch)
+    for group in groups:
+        # Tables that are shared with features that this model leaves out hold more ids than it uses.
+        found = _from_places(group, coded) if _uses_all(group, coded) else tf.unique(flat_ids(group, batch))
+        lookup[f"unique/{group.name}"], lookup[f"inverse/{group.name}"] = found
+    return lookup
+
+
+def _uses_all(group: Group, coded: CodedIds) -> bool:
+    own = {table.name for table in group.tables}
+    known = [one for one in coded.dictionaries if one.table in own]
+    features = {output.feature for output in group.multis}
+    return all(set(one.columns) <= set(group.columns) and set(one.features) <= features for one in known)
+
+
+def _from_places(group: Group, coded: CodedIds) -> tuple[tf.Tensor, tf.Tensor]:
+    """The distinct ids of a group as rows of its fused table, ascending, and where the batch's ids lie in them."""
+    known = [one.table for one in coded.dictionaries]
+    order = [known.index(table.name) for table in group.tables]
+    distinct, sizes = coded.distinct, coded.sizes
+    if order != list(range(len(known))):
+        parts = tf.split(distinct, sizes, num=len(known))
+        distinct, sizes = tf.concat([parts[index] for index in order], 0), tf.gather(sizes, order)
+    starts = tf.cumsum(sizes, exclusive=True)
+    offsets = np.array([table.offset for table in group.tables], group.id_dtype)
+    # The offset of each distinct id's table: what the tables' starts add, added up. The last tables may be empty.
+    steps = tf.tensor_scatter_nd_add(
+        tf.zeros([tf.size(distinct) + 1], group.id_dtype), starts[:, None], np.diff(offsets, prepend=0)
+    )
+    unique = tf.cast(distinct, group.id_dtype) + tf.cumsum(steps)[:-1]
+    position = {table.name: index for index, table in enumerate(group.tables)}
+    inverse = []
+    if group.singles:
+        places = coded.places["ids"]
+        if group.columns != tuple(range(places.shape[1])):
+            places = tf.gather(places, group.columns, axis=1)
+        own = tf.gather(starts, [position[output.table] for output in group.singles])
+        inverse.append(tf.reshape(places + own, [-1]))
+    inverse += [coded.places[one.feature] + starts[position[one.table]] for one in group.multis]
+    return unique, inverse[0] if len(inverse) == 1 else tf.concat(inverse, 0)
 
 
 def host_lookup(groups: tuple[Group, ...], batch: Mapping[str, npt.NDArray[Any]]) -> Lookup:

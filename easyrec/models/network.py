@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -22,6 +20,7 @@ from easyrec.errors import ConfigError, Problem
 from easyrec.features.outputs import FeatureSchema, IdsOutput
 from easyrec.models.assembler import InputAssembler
 from easyrec.models.base import RecModel, TowerModel
+from easyrec.models.contexts import computing_with, seeded
 from easyrec.models.inputs import ModelInputs, matching_features, table_owner
 from easyrec.models.naming import below, stable_names
 from easyrec.models.retrieval import ItemSampling, Towers
@@ -226,6 +225,11 @@ class Network(tf.Module):
             numbers = tf.zeros([rows, 0])
         return self.inputs.assemble(activations, numbers)
 
+    @property
+    def reads_ids(self) -> bool:
+        """Whether its losses need the ids of a batch beside their activations."""
+        return any(isinstance(head, RetrievalHead) for head in self.heads.values())
+
     def _by_task(self, logits: tf.Tensor) -> Logits:
         named = [(name, head.units) for name, head in self.heads.items() if head.units]
         parts = [logits] if len(named) == 1 else tf.split(logits, [units for _, units in named], axis=1)
@@ -283,7 +287,7 @@ def build_network(
         if isinstance(head, RegressionHead) and head.scale is not None:
             head.scale.adapt(mean, deviation)
     used = schema.select(matching_features(schema, config.model.features, "model.features"))
-    with _seeded(config.training.seed), _precision(config.training.precision):
+    with seeded(config.training.seed), computing_with(config.training.precision):
         model: RecModel = MODELS.build(
             config.model, used, [head.units for head in heads.values() if head.units]
         )
@@ -375,25 +379,3 @@ def _blank_batch(schema: FeatureSchema, rows: int = 2) -> Tensors:
 def _float32(values: tf.Tensor) -> tf.Tensor:
     """Logits and vectors leave the model as float32, whatever it computes with: losses and sums need the digits."""
     return tf.cast(values, tf.float32)
-
-
-@contextmanager
-def _precision(precision: str) -> Iterator[None]:
-    """Layers made inside compute with this type; their weights are float32."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Initialisers and dropout layers made inside draw their seeds from `seed`; nothing outside is touched."""
-    state = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(state)

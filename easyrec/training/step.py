@@ -37,6 +37,10 @@ class TrainableNetwork(Protocol):
     def trainable_variables(self) -> Sequence[keras.Variable]:
         """The dense weights that gradients move."""
 
+    @property
+    def reads_ids(self) -> bool:
+        """Whether losses need the ids of a batch beside their activations."""
+
     def named_variables(self) -> Mapping[str, keras.Variable]:
         """All dense weights and state (moving averages, dropout seeds), by names that each process gives alike."""
 

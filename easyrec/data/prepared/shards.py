@@ -25,7 +25,7 @@ from easyrec.data.prepared.records import RecordLayout
 from easyrec.errors import DataError
 from easyrec.features.batch import EncodedBatch
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 _WHERE = re.compile(
     r"\s*(Graph execution error|\d+ root error|Detected at node|File \"|\[\[|Additional GRPC error)"

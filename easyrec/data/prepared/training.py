@@ -17,6 +17,7 @@ from easyrec.data.prepared.write import ShardPlan, batches_per_split, write_shar
 from easyrec.data.rows import Rows
 from easyrec.data.store import SHARDS
 from easyrec.errors import DataError
+from easyrec.features.coded_ids import dictionaries
 from easyrec.features.encoder import Encoder
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -58,7 +59,14 @@ def training_shards(
         join(folder, "train"),
         data.train.parts(max(config.data.shuffle_buffer, split * batch)),
         lambda table, coverage: encoder.encode_table(table, count=coverage),
-        ShardPlan(batch, split, buffer, config.training.seed, *_facts(data, data.train, encoder)),
+        ShardPlan(
+            batch,
+            split,
+            buffer,
+            config.training.seed,
+            *_facts(data, data.train, encoder),
+            dictionaries(encoder.schema),
+        ),
         replace=replace or config.training.shards.path is None,
         progress=_Progress((data.train.report.rows_used or data.train.num_rows) + added, tell),
         tell=tell,
@@ -97,6 +105,7 @@ def held_out_shards(
         0,
         config.training.seed,
         *_facts(data, rows, encoder),
+        dictionaries(encoder.schema),
     )
     return write_shards(
         join(folder, "eval"),

@@ -33,10 +33,12 @@ from easyrec.data.store import fingerprint
 from easyrec.data.stream import ChunkSource, EncodedStream
 from easyrec.errors import DataError
 from easyrec.features.batch import EncodedBatch
+from easyrec.features.coded_ids import Dictionary
 from easyrec.features.coverage import Coverage
 
 _PLAN = "plan.json"
 _LOOKS_AT_ONCE = 16
+_NO_OPTIONS = ("facts", "equivalents", "dictionaries")
 Encode = Callable[[pa.Table, Coverage], EncodedBatch]
 
 
@@ -51,6 +53,7 @@ class ShardPlan:
         seed: Decides the order and what the source samples.
         facts: What else decides what the shards hold: fingerprints of data and features.
         equivalents: Other such facts; shards that were made from them hold the same.
+        dictionaries: Which ids are numbered together; follows from the features.
     """
 
     batch_size: int
@@ -59,10 +62,11 @@ class ShardPlan:
     seed: int
     facts: Mapping[str, Any]
     equivalents: Sequence[Mapping[str, Any]] = ()
+    dictionaries: Sequence[Dictionary] = ()
 
     def all_facts(self, parts: int) -> list[dict[str, Any]]:
         """Everything that the content of the shards depends on, and what is equivalent."""
-        options = {key: value for key, value in asdict(self).items() if key not in ("facts", "equivalents")}
+        options = {key: value for key, value in vars(self).items() if key not in _NO_OPTIONS}
         facts = [{**dict(one), **options, "parts": parts} for one in (self.facts, *self.equivalents)]
         return list(json.loads(json.dumps(facts, default=str)))
 
@@ -255,7 +259,7 @@ def _write_part(
         while chosen := list(islice(batches, plan.split_batches)):
             if stop.is_set():
                 raise DataError("preparing was stopped")
-            layout = layout or RecordLayout.of(chosen[0])
+            layout = layout or RecordLayout.of(chosen[0], plan.dictionaries)
             splits.append(
                 _write_split(folder, f"part-{number:05d}-{len(splits):05d}.tfrecord", layout, chosen)
             )

@@ -11,10 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from easyrec.data.prepared.shards import ShardSet, reason_of
+from easyrec.embedding.lookup import Lookup
 from easyrec.errors import DataError, EasyRecError
 from easyrec.training.cluster.connection import Connection
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
 from easyrec.training.cluster.errors import lost, of_a_shard
+from easyrec.training.step import Tensors
 
 
 def read_predictions(path: Path) -> Callable[[Any], dict[str, Any]]:
@@ -139,9 +141,9 @@ class SplitPredictor:
     def _predict(self, path: tf.Tensor, count: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Predictions of a split by the position of the task, [rows, ...]."""
         records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
-        dataset = records.map(self._shards.layout.parse, num_parallel_calls=2).prefetch(2)
+        dataset = records.map(self._ready, num_parallel_calls=2).prefetch(2)
         batches = iter(dataset)
-        predict = tf.function(partial(self._one), input_signature=[dataset.element_spec], autograph=False)
+        predict = tf.function(partial(self._one), input_signature=dataset.element_spec, autograph=False)
         outputs = predict.get_concrete_function().structured_outputs
         self._names = sorted(outputs)
         arrays = tuple(
@@ -152,7 +154,7 @@ class SplitPredictor:
         )
 
         def body(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-            predicted = predict(next(batches))
+            predicted = predict(*next(batches))
             written = [
                 array.write(index, predicted[name]) for array, name in zip(arrays, self._names, strict=True)
             ]
@@ -163,9 +165,12 @@ class SplitPredictor:
         )
         return {f"task_{position}": array.concat() for position, array in enumerate(filled)}
 
-    def _one(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    def _ready(self, record: tf.Tensor) -> tuple[Tensors, Lookup]:
+        batch, coded = self._shards.layout.parse(record)
+        return batch, self._network.embeddings.lookup(batch, coded)
+
+    def _one(self, batch: Tensors, lookup: Lookup) -> Mapping[str, tf.Tensor]:
         """Predictions of a batch; each row is asked of the servers once."""
         embeddings = self._network.embeddings
-        lookup = embeddings.lookup(batch)
         activations = embeddings.expand(embeddings.gather(lookup), lookup)
         return dict(self._network.predictions(self._network.dense(activations, batch.get("numbers"))))

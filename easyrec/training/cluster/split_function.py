@@ -1,6 +1,6 @@
 """What a worker does with one split: read its batches, and train on each with the step that every strategy shares.
 
-    records --(parse, ids made unique: input threads)--> batch --strategy.run--> rows and weights from the servers,
+    records --(parse: input threads)--> batch --strategy.run--> rows and weights from the servers,
     the dense part on the worker (XLA), gradients to the servers
 
 The loop over batches is outside `strategy.run`, in one function, so that a split costs one message from the
@@ -159,7 +159,7 @@ class SplitFunction:
         )
 
     def batches(self, path: tf.Tensor, seed: tf.Tensor) -> tf.data.Dataset:
-        """The batches of a split in the order of an epoch, with their lookups, made ready on input threads.
+        """The batches of a split in the order of an epoch, with their lookups, on input threads.
 
         Each comes with its number. As many empty ones follow as there are streams, which tell each that it is done.
         """
@@ -175,8 +175,11 @@ class SplitFunction:
             return tf.concat([sequence, [self._layout.empty] * self._streams], 0)
 
         def ready(index: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, Tensors, Lookup]:
-            batch = self._layout.parse(record)
-            return tf.cast(index, tf.int32), batch, embeddings.lookup(batch)
+            batch, coded = self._layout.parse(record)
+            lookup = embeddings.lookup(batch, coded)
+            if not self._step.network.reads_ids:  # then nobody makes them from their places
+                batch.pop("ids", None)
+            return tf.cast(index, tf.int32), batch, lookup
 
         records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
         records = records.batch(_LARGEST_SPLIT).map(ordered).unbatch().enumerate()

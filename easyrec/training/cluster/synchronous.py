@@ -72,8 +72,8 @@ class GradientFunction:
         step, embeddings = self._step, self._step.network.embeddings
         with tf.control_dependencies([begin]):
             records = tf.data.TFRecordDataset(path, buffer_size=1 << 20).skip(position).take(1)
-            batch = self._layout.parse(next(iter(records)))
-        lookup = embeddings.lookup(batch)
+            batch, coded = self._layout.parse(next(iter(records)))
+        lookup = embeddings.lookup(batch, coded)
         weights, state = step.read()
         compiled = tf.function(
             partial(step.gradients), jit_compile=full and step.config.jit_compile, autograph=False

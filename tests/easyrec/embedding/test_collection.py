@@ -7,10 +7,13 @@ import pytest
 import tensorflow as tf
 
 from easyrec.config.training import EmbeddingOptimizerConfig
+from easyrec.data.prepared.records import RecordLayout
 from easyrec.embedding.collection import EmbeddingCollection
 from easyrec.embedding.lookup import _take
 from easyrec.embedding.optimizers import row_optimizer
-from easyrec.features.outputs import IdsOutput
+from easyrec.features.batch import EncodedBatch, RaggedColumn
+from easyrec.features.coded_ids import dictionaries
+from easyrec.features.outputs import FeatureSchema, IdsOutput
 
 OUTPUTS = [
     IdsOutput("user", "user", 6, 2, "user"),
@@ -31,6 +34,19 @@ BATCH = {
 
 def tensors(batch=BATCH):
     return {key: tf.constant(value) for key, value in batch.items()}
+
+
+def numbered(batch=BATCH):
+    """The ids of a batch as shards hold them."""
+    ragged = {
+        name: RaggedColumn(
+            batch[f"{name}/values"], batch[f"{name}/row_lengths"], batch.get(f"{name}/weights")
+        )
+        for name in ("tags", "recent")
+    }
+    encoded = EncodedBatch(3, {"ids": batch["ids"]}, ragged)
+    layout = RecordLayout.of(encoded, dictionaries(FeatureSchema(tuple(OUTPUTS))))
+    return layout.parse(tf.constant(layout.pack(encoded)))[1]
 
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
@@ -70,10 +86,19 @@ def test_activations_hold_the_rows_of_the_ids(collection):
     assert "pooled/recent" not in activations
 
 
-@pytest.mark.parametrize("where", ["graph", "host"])
+LOOKUPS = {
+    "graph": lambda collection: collection.lookup(tensors()),
+    "host": lambda collection: collection.host_lookup(BATCH),
+    "numbered": lambda collection: collection.lookup(tensors(), numbered()),
+}
+
+
+@pytest.mark.parametrize("where", LOOKUPS)
 def test_a_lookup_holds_each_id_once_and_leads_to_the_same_activations(collection, where):
-    lookup = collection.lookup(tensors()) if where == "graph" else collection.host_lookup(BATCH)
+    lookup = LOOKUPS[where](collection)
     ids = lookup["unique/2"].numpy()
+    if where == "numbered":
+        assert ids.tolist() == sorted(ids)
     assert sorted(ids) == sorted({1, 5, 11 + 2, 11 + 6, 6 + 4, 6 + 1})
     rows = collection.gather(lookup)
     assert rows["embedding/2"].shape == (6, 2)
@@ -85,9 +110,9 @@ def test_a_lookup_holds_each_id_once_and_leads_to_the_same_activations(collectio
         np.testing.assert_array_equal(activations[key], value)
 
 
-def test_both_lookups_give_the_gradient_of_each_row(collection):
+def test_all_lookups_give_the_gradient_of_each_row(collection):
     gradients = []
-    for lookup in (collection.lookup(tensors()), collection.host_lookup(BATCH)):
+    for lookup in (make(collection) for make in LOOKUPS.values()):
         rows = collection.gather(lookup)
         with tf.GradientTape() as tape:
             tape.watch(rows)
@@ -99,16 +124,43 @@ def test_both_lookups_give_the_gradient_of_each_row(collection):
                 ]
             )
         gradients.append((lookup, tape.gradient(loss, rows)))
-    (lookup, graph), (same, host) = gradients
+    (lookup, graph), *others = gradients
     for key, gradient in graph.items():
         assert isinstance(gradient, tf.Tensor)
-        np.testing.assert_array_equal(lookup[f"unique/{key[-1]}"], same[f"unique/{key[-1]}"])
-        np.testing.assert_allclose(gradient, host[key], rtol=1e-5)
+        ids = lookup[f"unique/{key[-1]}"].numpy()
+        for same, other in others:
+            order, own = np.argsort(ids), np.argsort(same[f"unique/{key[-1]}"])
+            np.testing.assert_array_equal(ids[order], same[f"unique/{key[-1]}"].numpy()[own])
+            np.testing.assert_allclose(gradient.numpy()[order], other[key].numpy()[own], rtol=1e-5)
     # By hand: user 1 is in rows 0 and 1, its loss Σ w² twice, times 1 (the first activation).
     place = lookup["unique/2"].numpy().tolist().index(1)
     np.testing.assert_allclose(
         graph["embedding/2"][place], 2 * 2 * weights(collection, "embedding", "user")[1], rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(("left_out", "only"), [("recent", {2, 5}), ("item", {2, 6})])
+def test_ids_of_features_that_are_left_out_are_not_among_the_distinct_ones(left_out, only):
+    """Both use the table `item`: rows that are only in the other one must not be fetched, nor moved."""
+    batch = {**BATCH, "ids": np.array([[1, 0, 2], [1, 3, 2], [5, 3, 5]], np.int32)}
+    used = [output for output in OUTPUTS if output.feature not in (left_out, "tags", "city")]
+    collection = EmbeddingCollection(used, batch_outputs=OUTPUTS)
+    lookup = collection.lookup(tensors(batch), numbered(batch))
+    [offset] = [table.offset for table in collection.groups[0].tables if table.name == "item"]
+    assert set((lookup["unique/2"].numpy() - offset).tolist()) & {*range(7)} == only
+    found, expected = (
+        collection.expand(collection.gather(one), one) for one in (lookup, collection.lookup(tensors(batch)))
+    )
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+def test_tables_of_other_models_are_left_out_of_numbered_ids():
+    used = [output for output in OUTPUTS if output.feature in ("recent", "item")]
+    collection = EmbeddingCollection(used, batch_outputs=OUTPUTS)
+    found = collection.lookup(tensors(), numbered())
+    np.testing.assert_array_equal(found["unique/2"], [2, 6])
+    np.testing.assert_array_equal(found["inverse/2"], [0, 0, 1, 0, 1, 0])
 
 
 def test_an_update_moves_the_rows_used_and_no_other(collection):
