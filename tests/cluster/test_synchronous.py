@@ -29,8 +29,11 @@ def test_two_workers_learn_what_one_machine_learns_from_batches_twice_as_large(a
     assert (result.reason, result.steps, result.examples) == ("completed", 2 * 19, 2 * 2400)
     assert [(line["splits"], line["batches"]) for line in log(prepared, "epoch")] == [(19, 38), (19, 38)]
     assert_close(weights(prepared), weights(alone))
-    losses = [line["loss"] for line in log(prepared, "train")]
-    assert losses == pytest.approx([line["loss"] for line in log(alone, "train")], rel=1e-3)
+    # By step: where the server complains of the lost worker before the coordinator does, steps are done again.
+    losses, expected = (
+        {line["step"]: line["loss"] for line in log(one, "train")} for one in (prepared, alone)
+    )
+    assert losses == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.nightly

@@ -15,7 +15,7 @@ from easyrec.embedding.lookup import Lookup
 from easyrec.errors import DataError, EasyRecError
 from easyrec.training.cluster.connection import Connection
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
-from easyrec.training.cluster.errors import lost, of_a_shard
+from easyrec.training.cluster.errors import lost, of_a_shard, to_be_done_again
 from easyrec.training.step import Tensors
 
 
@@ -116,7 +116,7 @@ class SplitPredictor:
                 dispatcher.submit(Task(self._place, index, arguments))
                 self._place += 1
             for outcome in dispatcher.collect(0.2):
-                if isinstance(outcome.error, tf.errors.CancelledError):
+                if outcome.error is not None and to_be_done_again(outcome.error):
                     waiting.append(outcome.task.split)
                 elif outcome.values is None:
                     raise self._trouble(outcome) from outcome.error

@@ -14,7 +14,7 @@ from easyrec.data.prepared.shards import ShardSet, Split, damaged
 from easyrec.errors import TrainingError
 from easyrec.training.callbacks import ClusterLoad
 from easyrec.training.cluster.dispatch import Dispatcher, Outcome, Task
-from easyrec.training.cluster.errors import lost, of_a_shard
+from easyrec.training.cluster.errors import lost, of_a_shard, to_be_done_again
 from easyrec.training.cluster.load import ServerLoads, WorkerLoads
 from easyrec.training.cluster.split_function import SplitFunction
 from easyrec.training.schedules import schedule_factor
@@ -210,8 +210,8 @@ class ClusterTrainer(Trainer):
             DataError: The shard is damaged.
         """
         error, split = outcome.error, self.shards.splits[outcome.task.split]
-        if isinstance(error, tf.errors.CancelledError):
-            return outcome.task.split  # because another one failed
+        if to_be_done_again(error):
+            return outcome.task.split
         if not of_a_shard(error):
             raise lost(error) from error
         trouble = damaged(self.shards.path(split), error)

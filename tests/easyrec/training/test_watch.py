@@ -8,8 +8,9 @@ import time
 from contextlib import ExitStack
 
 import pytest
+import tensorflow as tf
 
-from easyrec.training.cluster.errors import lost
+from easyrec.training.cluster.errors import lost, to_be_done_again
 from easyrec.training.cluster.roles import Cluster, Role
 from easyrec.training.cluster.watch import Watch
 
@@ -88,6 +89,35 @@ def test_a_worker_may_hang_while_others_train_but_no_server_and_not_all_of_them(
 def test_who_was_lost_is_not_the_one_that_complains():
     text = "Failed copying input tensor from /job:chief/replica:0/task:0/device:CPU:0 to /job:ps/replica:0/task:1/"
     assert str(lost(RuntimeError(text))).startswith("ps 1 does not answer")
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "again"),
+    [
+        ("CancelledError", "another split failed", True),
+        (
+            "UnavailableError",
+            "error from remote target /job:worker/replica:0/task:0: Connection refused",
+            True,
+        ),
+        ("AbortedError", "/job:worker/replica:0/task:1 has another incarnation", True),
+        (
+            "InvalidArgumentError",
+            "/job:worker/..: Unable to find the relevant tensor remote_handle: Op ID: 7",
+            True,
+        ),
+        ("InvalidArgumentError", "/job:worker/..: Input to reshape is a tensor with 3 values", False),
+        (
+            "UnavailableError",
+            "/job:worker/..: error from remote target /job:ps/replica:0/task:0: reset",
+            False,
+        ),
+        ("UnavailableError", "failed to connect to /job:ps/replica:0/task:0", False),
+        ("DataLossError", "/job:worker/replica:0/task:0: corrupted record at 12", False),
+    ],
+)
+def test_an_answer_that_is_lost_with_its_worker_costs_one_split_and_no_more(error, text, again):
+    assert to_be_done_again(getattr(tf.errors, error)(None, None, text)) is again
 
 
 def test_why_it_was_lost_is_said_in_few_words():
