@@ -99,11 +99,13 @@ def far_addresses(local: LocalCluster) -> Cluster:
     return Cluster(addresses, Role(CHIEF, 0, addresses[CHIEF][0]))
 
 
-def train(data: Path, folder: Path, variant: str, seed: int, options: list[str]) -> dict[str, Any]:
+def train(
+    data: Path, folder: Path, variant: str, seed: int, options: list[str], epochs: int = 2
+) -> dict[str, Any]:
     """Trains one variant in this process; examples per second of the second epoch, AUC, and the workers' load."""
     folder.mkdir(parents=True)
     file = folder / "pipeline.yaml"
-    file.write_text(pipeline(data, seed, epochs=2), encoding="utf-8")
+    file.write_text(pipeline(data, seed, epochs), encoding="utf-8")
     chosen = [*OPTIONS, f"training.shards.path={data / f'shards-{seed}'}", *options]
     chosen += ["training.shards.local=true"] if variant == "local" else []
     prepared = prepare(file, chosen, run=folder / "run")
@@ -206,9 +208,10 @@ def main() -> None:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--epochs", type=int, default=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        outcome = train(options.data, options.folder, options.one, options.seed, options.set)
+        outcome = train(options.data, options.folder, options.one, options.seed, options.set, options.epochs)
         print(json.dumps(outcome), flush=True)
         return
     rows, rounds = (100_000, 1) if options.quick else (options.rows, options.rounds)
