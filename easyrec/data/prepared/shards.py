@@ -171,7 +171,8 @@ def open_shards(folder: str) -> ShardSet | None:
         stored = json.loads(read_text(path))
         if stored["format"] != FORMAT:
             raise DataError(
-                f"{path}: has format {stored['format']}, this version reads {FORMAT}; prepare anew"
+                f"{path}: the shards have format {stored['format']}, this version reads {FORMAT}. Prepare again with "
+                "`easyrec prepare CONFIG --overwrite`, or give another folder as `training.shards.path`"
             )
         return ShardSet(
             folder,

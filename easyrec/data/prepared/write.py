@@ -18,6 +18,7 @@ import tensorflow as tf
 from easyrec.data.prepared.exclusive import alone
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.data.prepared.shards import (
+    FORMAT,
     MANIFEST,
     ShardSet,
     Split,
@@ -67,7 +68,8 @@ class ShardPlan:
     def all_facts(self, parts: int) -> list[dict[str, Any]]:
         """Everything that the content of the shards depends on, and what is equivalent."""
         options = {key: value for key, value in vars(self).items() if key not in _NO_OPTIONS}
-        facts = [{**dict(one), **options, "parts": parts} for one in (self.facts, *self.equivalents)]
+        options |= {"parts": parts, "format": FORMAT}
+        facts = [{**dict(one), **options} for one in (self.facts, *self.equivalents)]
         return list(json.loads(json.dumps(facts, default=str)))
 
 

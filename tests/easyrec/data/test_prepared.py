@@ -15,6 +15,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import easyrec.data.prepared.shards
+import easyrec.data.prepared.write
 from easyrec.data.prepared.local import Finished, ShardStream
 from easyrec.data.prepared.records import RecordLayout
 from easyrec.data.prepared.shards import MANIFEST, ShardRows, open_shards, reason_of
@@ -198,6 +200,24 @@ def test_a_manifest_or_a_record_of_a_part_that_is_damaged_is_made_again_where_th
     parts = [Chunks(0, 60), Chunks(60, 43)]
     assert write(tmp_path, parts, replace=True) == shards
     assert [part.read for part in parts] == [0, 1]
+
+
+def test_shards_of_an_earlier_version_are_made_anew_all_of_them(tmp_path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        for module in (easyrec.data.prepared.shards, easyrec.data.prepared.write):
+            earlier.setattr(module, "FORMAT", 1)
+        write(tmp_path)
+    with pytest.raises(DataError, match=r"have format 1, this version reads 2.*--overwrite"):
+        write(tmp_path)
+    parts = [Chunks(0, 60), Chunks(60, 43)]
+    write(tmp_path, parts, replace=True)
+    assert [part.read for part in parts] == [1, 1]
+    (tmp_path / MANIFEST).unlink()  # and where it had been interrupted
+    with monkeypatch.context() as earlier:
+        for module in (easyrec.data.prepared.shards, easyrec.data.prepared.write):
+            earlier.setattr(module, "FORMAT", 1)
+        with pytest.raises(DataError, match="preparing shards of something else was interrupted there"):
+            write(tmp_path)
 
 
 def test_what_was_begun_for_something_else_is_not_thrown_away_unasked(tmp_path):
