@@ -29,12 +29,12 @@ def test_float16_learns_on_a_cluster_what_it_learns_on_one_machine(alone, make, 
 
 @pytest.mark.parametrize("storage", ["bfloat16", "float16"])
 def test_float16_learns_with_tables_of_half_the_bytes_and_several_workers(storage, alone, make, tmp_path):
-    prepared = make(tmp_path, storage=storage, cluster={"start_timeout": 120, "streams": 2}, **OPTIONS)
+    # In one stream: so few rows leave the order of four batches at once a share in the AUC of its own, in float32 too.
+    prepared = make(tmp_path, storage=storage, cluster={"start_timeout": 120, "streams": 1}, **OPTIONS)
     result = fit(prepared, cluster=TWO)
     assert (result.reason, result.steps, result.examples) == ("completed", 76, 4800)
-    # One machine reaches 0.81, and so do most runs here. Of 22, some in float32, the order of asynchronous updates on
-    # so few rows left five between 0.71 and 0.78.
-    assert log(prepared, "evaluation")[-1]["liked/auc"] > 0.65
+    found = log(prepared, "evaluation")[-1]["liked/auc"]
+    assert found == pytest.approx(log(alone, "evaluation")[-1]["liked/auc"], abs=0.05)
     kinds = {name: name.split("/")[0] for name in weights(prepared) if name.count("/") == 1}  # no slots
     tables = [table for name, table in weights(prepared).items() if kinds.get(name) == "embedding"]
     assert tables

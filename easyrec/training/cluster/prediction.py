@@ -116,7 +116,7 @@ class SplitPredictor:
                 dispatcher.submit(Task(self._place, index, arguments))
                 self._place += 1
             for outcome in dispatcher.collect(0.2):
-                if outcome.error is not None and to_be_done_again(outcome.error):
+                if to_be_done_again(outcome.error):
                     waiting.append(outcome.task.split)
                 elif outcome.values is None:
                     raise self._trouble(outcome) from outcome.error
